@@ -42,18 +42,14 @@ var forms = map[string]string{
 // memories are what outlives a call and changes, and what a crash loses of it.
 var memories = map[string]string{
 	"cli.serverClock":                "for one command",
-	"controller.Config":              "the same Secrets as lookup.Secrets",
-	"controller/publisher.Config":    "the same",
 	"controller/workload.Applier":    "what was applied, and which clusters answer: each object is compared once more",
 	"controller/workload.Follower":   "nodes with the current files, and clusters that do not answer: both are asked again",
-	"lookup.Infrastructure":          "network facts of a namespace: one read each",
-	"lookup.Secrets":                 "Secrets that do not exist: one read each",
+	"lookup.Memory":                  "its fields say it",
 	"controller/backoff.memory":      "which writes another manager reverts: a few writes are repeated",
 	"controller/reconcile.madeTimes": "when bootstrap data was made first: a Machine may count as current",
 	"controller/report.news":         "findings that have an event: the condition shows them",
 	"controller/report.states":       "metrics: each Cluster's first reconcile reports it again",
 	"kinds.words":                    "strings that many objects share: nothing",
-	"lookup.InfrastructureClusters":  "network facts, which generated Secrets keep: one read a Cluster",
 	"nodeagent.watcher":              "the state that was logged: it is logged again",
 	"resolve.Parsed":                 "the last proxy Secret: it is parsed again",
 }

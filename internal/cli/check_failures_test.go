@@ -78,10 +78,11 @@ func (w *failing) start() {
 	w.must(err)
 	now := func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }
 	made, err := controller.New(controller.Config{
-		Client: shown, Live: shown, ProxySecrets: world.ProxySecrets{From: shown},
-		Infrastructure:         &lookup.Infrastructure{Live: shown, Mapper: noInfrastructure{}, Now: now},
-		InfrastructureClusters: &lookup.InfrastructureClusters{Cached: shown, Live: shown, Mapper: noInfrastructure{}},
-		Admission:              true, Recorder: events.NewFakeRecorder(1000), Now: now,
+		Client: shown, Live: shown,
+		Memory: &lookup.Memory{
+			Cached: shown, Live: shown, ProxySecrets: world.ProxySecrets{From: shown}, Mapper: noInfrastructure{}, Now: now,
+		},
+		Admission: true, Recorder: events.NewFakeRecorder(1000), Now: now,
 	})
 	w.must(err)
 	w.reconciler = reconcile.AsReconciler(shown, made)

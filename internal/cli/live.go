@@ -49,9 +49,9 @@ func (o explainOptions) fromAPI(ctx context.Context, streams Streams) (target, e
 	if err != nil {
 		return target{}, err
 	}
-	t := target{cluster: intent.ClusterOf(cluster), secrets: lookup.Secrets{Watched: api, Live: api}}
 	// What the controller has read is in the generated Secret. This command asks for no kind of a provider.
-	known := &lookup.InfrastructureClusters{Cached: api, Live: api, Mapper: meta.NewDefaultRESTMapper(nil)}
+	known := &lookup.Memory{Cached: api, Live: api, ProxySecrets: api, Mapper: meta.NewDefaultRESTMapper(nil)}
+	t := target{cluster: intent.ClusterOf(cluster), secrets: known}
 	t.cluster.Provisioned = false
 	told, err := known.Facts(ctx, t.cluster)
 	if err != nil {

@@ -153,14 +153,15 @@ func newController(tb testing.TB, c client.Client, secrets cache.Cache) reconcil
 	tb.Helper()
 	now := func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }
 	made, err := controller.New(controller.Config{
-		Client: c, Live: c, ProxySecrets: secrets,
-		Infrastructure:         &lookup.Infrastructure{Live: c, Mapper: mapper{}, Now: now},
-		InfrastructureClusters: &lookup.InfrastructureClusters{Cached: c, Live: c, Mapper: mapper{}},
-		Admission:              true, Recorder: events.NewFakeRecorder(1000), Now: now,
-		Installation: resolve.Installation{
-			Secret:     types.NamespacedName{Namespace: "operators", Name: "proxy"},
-			Namespaces: resolve.EveryNamespace{},
+		Client: c, Live: c,
+		Memory: &lookup.Memory{
+			Cached: c, Live: c, ProxySecrets: secrets, Mapper: mapper{}, Now: now,
+			Installation: resolve.Installation{
+				Secret:     types.NamespacedName{Namespace: "operators", Name: "proxy"},
+				Namespaces: resolve.EveryNamespace{},
+			},
 		},
+		Admission: true, Recorder: events.NewFakeRecorder(1000), Now: now,
 	})
 	must(tb, err)
 	return reconcile.AsReconciler(c, made)

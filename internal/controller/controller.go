@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
-	expiring "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -37,7 +36,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // Name is the name of the controller in logs, metrics and events.
@@ -61,14 +59,8 @@ type Config struct {
 	Client client.Client
 	// Live reads from the API server. It is used for Secrets that no label brings into a cache.
 	Live client.Reader
-	// ProxySecrets is the cache of Secrets with contract.LabelProxySecret.
-	ProxySecrets cache.Cache
-	// Absent remembers Secrets that did not exist; see lookup.Secrets.
-	Absent *expiring.Expiring
-	// InfrastructureClusters reads the infrastructure of Clusters.
-	InfrastructureClusters *lookup.InfrastructureClusters
-	// Infrastructure identifies Windows pools by their machine templates.
-	Infrastructure *lookup.Infrastructure
+	// Memory reads proxy Secrets and infrastructure.
+	Memory *lookup.Memory
 	// Admission reports that webhooks run as well. A running control plane is then updated in the request that rolls
 	// it.
 	Admission bool
@@ -87,8 +79,6 @@ type Config struct {
 	Lease string
 	// Counters count decisions and lookups; nil counts none.
 	Counters *counters.Counters
-	// Installation is the installation-wide proxy Secret, or the zero value.
-	Installation resolve.Installation
 	// Concurrency is the maximum number of Clusters reconciled concurrently. Zero means 10: more gains nothing on a
 	// small API server.
 	Concurrency int
@@ -106,15 +96,12 @@ type Controller struct {
 	// inPlace is nil if updates in place are not installed.
 	inPlace  *workload.Follower
 	rollouts *reconcile.Rollouts
-	parsed   resolve.Parsed
 }
 
 // New returns a Controller. It fails if something is missing in its configuration.
 func New(config Config) (*Controller, error) {
-	if config.Client == nil || config.Live == nil || config.ProxySecrets == nil || config.Infrastructure == nil ||
-		config.InfrastructureClusters == nil || config.Recorder == nil || config.Now == nil {
-		return nil, errors.New(
-			"controller: Client, Live, ProxySecrets, Infrastructure, InfrastructureClusters, Recorder and Now are required")
+	if config.Client == nil || config.Live == nil || config.Memory == nil || config.Recorder == nil || config.Now == nil {
+		return nil, errors.New("controller: Client, Live, Memory, Recorder and Now are required")
 	}
 	if config.Concurrency == 0 {
 		config.Concurrency = 10
@@ -144,14 +131,15 @@ func (c *Controller) Metrics(perCluster bool) prometheus.Collector {
 	return report.Metrics{Reporter: c.reporter, PerCluster: perCluster}
 }
 
-// SetupWithManager registers the controller, its watches and its indexes.
-func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+// SetupWithManager registers the controller, its watches and its indexes. proxySecrets is the cache of Secrets with
+// contract.LabelProxySecret.
+func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager, proxySecrets cache.Cache) error {
 	if err := caches.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	// A resync enqueues every Cluster once, not once more for each of its objects.
 	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
-	find := owners.Finder{Client: c.Client, Installation: c.Installation.Secret}
+	find := owners.Finder{Client: c.Client, Installation: c.Memory.Installation.Secret}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		For(&kinds.Cluster{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: isNoRecord, DeleteFunc: c.deleted})).
@@ -162,10 +150,10 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&kinds.KubeadmConfig{}, handler.EnqueueRequestsFromMapFunc(find.OfConfig), changed).
 		Watches(caches.MachineMetadata(), handler.EnqueueRequestsFromMapFunc(owners.OfLabel), changed).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(owners.OfGeneratedSecret), changed).
-		WatchesRawSource(source.Kind(c.ProxySecrets, &corev1.Secret{}, owners.EnqueueMany(find.OfProxySecret),
+		WatchesRawSource(source.Kind(proxySecrets, &corev1.Secret{}, owners.EnqueueMany(find.OfProxySecret),
 			predicate.TypedResourceVersionChangedPredicate[*corev1.Secret]{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency})
-	if c.Installation.Secret != (types.NamespacedName{}) {
+	if c.Memory.Installation.Secret != (types.NamespacedName{}) {
 		b = b.Watches(lookup.NamespaceMetadata(), handler.EnqueueRequestsFromMapFunc(find.OfNamespace),
 			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}

@@ -105,24 +105,12 @@ func (p *pass) want() plan.Want {
 // resolve finds the settings of the Cluster or, if override is not "", of the pool that names it. It returns nil if the
 // outcome has a finding about them.
 func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Resolution, report.Outcome, error) {
-	secrets := lookup.Secrets{Watched: p.ProxySecrets, Live: p.Live, Absent: p.Absent}
-	resolver := resolve.Resolver{
-		Secrets: recorded{secrets, p.read},
-		Default: p.Installation,
-		Parsed:  &p.parsed,
-		Now:     p.Now,
-		Object:  pool,
-
-		WarnUnlabelled: true, Infrastructure: p.InfrastructureClusters,
-	}
 	var out report.Outcome
-	resolution, err := resolver.Resolve(ctx, p.view, p.options, override)
+	resolver := resolve.Resolver{Secrets: recorded{p.Memory, p.read}, Now: p.Now, Object: pool}
+	resolution, err := p.Memory.Resolve(ctx, resolver, p.view, p.options, override)
 	if found := finding.Of(err); len(found) > 0 {
 		p.Counters.Resolved(found[0].Reason)
 		out.Find(found...)
-		if found[0].Reason == contract.ReasonSettingsNotFound {
-			secrets.Forget(append(resolve.Candidates(p.view, override), p.Installation.Secret)...)
-		}
 		return nil, out, nil
 	}
 	if err != nil {
@@ -297,7 +285,7 @@ func (f facts) Taken(o plan.Object, secret string) (string, error) {
 
 func (f facts) Infrastructure(o plan.Object) (plan.Infrastructure, error) {
 	for _, pool := range o.Pools {
-		template, err := f.pass.Infrastructure.Template(f.ctx, f.view.Namespace, pool.Infrastructure, o.OfMachine)
+		template, err := f.Memory.Template(f.ctx, f.view.Namespace, pool.Infrastructure, o.OfMachine)
 		switch {
 		case err != nil:
 			return plan.Infrastructure{}, err

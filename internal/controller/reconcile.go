@@ -43,7 +43,7 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *kinds.Cluster) (ctr
 // forget forgets a Cluster that is deleted, or not served any more.
 func (c *Controller) forget(cluster client.Object) {
 	c.reporter.Forget(cluster.GetUID())
-	c.InfrastructureClusters.Forget(client.ObjectKeyFromObject(cluster))
+	c.Memory.Forget(client.ObjectKeyFromObject(cluster))
 }
 
 // run runs a pass over a Cluster that is not being deleted.

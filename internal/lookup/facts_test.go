@@ -66,7 +66,7 @@ func mapper() meta.RESTMapper {
 func TestInfrastructureClusters_AreReadOnceAndWhenProvisioned(t *testing.T) {
 	t.Parallel()
 	live := &vSphere{servers: map[string]string{"a": "first"}}
-	clusters := &lookup.InfrastructureClusters{Live: live, Mapper: mapper()}
+	clusters := &lookup.Memory{Live: live, Mapper: mapper()}
 	cluster := intent.Cluster{Namespace: "ns", Name: "one", Infrastructure: intent.Reference{Group: providers, Kind: "VSphereCluster", Name: "a"}}
 	ask := func(when, server string, asked int) {
 		t.Helper()
@@ -135,7 +135,7 @@ func TestInfrastructureClusters_AreReadFromTheGeneratedSecretAfterAStart(t *test
 		secret := &corev1.Secret{Data: map[string][]byte{contract.KeyInfrastructure: text}}
 		secret.Labels = map[string]string{contract.LabelGenerated: test.of}
 		live := &vSphere{servers: map[string]string{"a": "live"}}
-		clusters := &lookup.InfrastructureClusters{
+		clusters := &lookup.Memory{
 			Cached: secretCache{secrets: map[string]*corev1.Secret{"one-proxy-files": secret}}, Live: live, Mapper: mapper(),
 		}
 		told, err := clusters.Facts(t.Context(), cluster)

@@ -10,28 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
-
-// Infrastructure finds the operating system that infrastructure templates ask for. It reads them live: there are as
-// many kinds as providers, and each template is read once, before the first patch of a pool.
-type Infrastructure struct {
-	// Live reads from the API server.
-	Live client.Reader
-	// Mapper knows the kinds of the API server.
-	Mapper meta.RESTMapper
-
-	// Now is the clock.
-	Now func() time.Time
-	// Known remembers answers for a while; nil remembers none. The template of a pool that stays unpatched, for Windows
-	// or because it waits, would be read in every pass. Cluster API's contract makes templates immutable, but a template
-	// of the same name may replace one.
-	Known *cache.Expiring
-}
 
 const (
 	// templateMemory is for how long an answer is valid.
@@ -59,24 +41,26 @@ type Template struct {
 	keep  time.Duration
 }
 
-// Template reads an infrastructure template. An answer is valid for a while. With fresh the API server is asked again
-// about a template that was missing: for Machines, which have been created from it, and for a write, which comes only
-// once.
-func (i *Infrastructure) Template(
+// Template reads an infrastructure template, for the operating system that it asks for. It reads it live: there are as
+// many kinds as providers, and each is read once, before the first patch of a pool. An answer is valid for a while: the
+// template of a pool that stays unpatched, for Windows or because it waits, would be read in every pass, and one of the
+// same name may replace it. With fresh the API server is asked again about a template that was missing: for Machines,
+// which have been created from it, and for a write, which comes only once.
+func (m *Memory) Template(
 	ctx context.Context, namespace string, reference kinds.Reference, fresh bool,
 ) (Template, error) {
 	key := templateKey{reference.APIGroup, reference.Kind, namespace, reference.Name}
-	if i.Known == nil {
-		return i.read(ctx, key)
+	if m.Known == nil {
+		return m.readTemplate(ctx, key)
 	}
-	now := i.Now()
-	stored, _ := i.Known.Get(key)
+	now := m.Now()
+	stored, _ := m.Known.Get(key)
 	known, found := stored.(Template)
 	if found && known.until.After(now) && (known.Exists || !fresh) {
 		known.Again = known.until.Sub(now)
 		return known, nil
 	}
-	template, err := i.read(ctx, key)
+	template, err := m.readTemplate(ctx, key)
 	if err != nil {
 		return Template{}, err
 	}
@@ -89,13 +73,13 @@ func (i *Infrastructure) Template(
 		template.Again = template.keep
 	}
 	template.until = now.Add(template.keep)
-	i.Known.Set(key, template, max(template.keep, 2*absenceMaxDelay))
+	m.Known.Set(key, template, max(template.keep, 2*absenceMaxDelay))
 	return template, nil
 }
 
-// read asks the API server.
-func (i *Infrastructure) read(ctx context.Context, key templateKey) (Template, error) {
-	mapping, err := i.Mapper.RESTMapping(schema.GroupKind{Group: key.group, Kind: key.kind})
+// readTemplate asks the API server.
+func (m *Memory) readTemplate(ctx context.Context, key templateKey) (Template, error) {
+	mapping, err := m.Mapper.RESTMapping(schema.GroupKind{Group: key.group, Kind: key.kind})
 	if meta.IsNoMatchError(err) {
 		return Template{Exists: true}, nil
 	}
@@ -105,7 +89,7 @@ func (i *Infrastructure) read(ctx context.Context, key templateKey) (Template, e
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(mapping.GroupVersionKind)
 	name := types.NamespacedName{Namespace: key.namespace, Name: key.name}
-	switch err := i.Live.Get(ctx, name, object); {
+	switch err := m.Live.Get(ctx, name, object); {
 	case apierrors.IsNotFound(err):
 		return Template{Again: absenceDelay}, nil
 	case apierrors.IsForbidden(err):

@@ -37,12 +37,12 @@ func (r *templates) Get(_ context.Context, key client.ObjectKey, object client.O
 	return nil
 }
 
-// demo returns an Infrastructure that knows the kind DemoMachineTemplate.
-func demo(live client.Reader, now func() time.Time) *lookup.Infrastructure {
+// demo returns a Memory that knows the kind DemoMachineTemplate.
+func demo(live client.Reader, now func() time.Time) *lookup.Memory {
 	kind := schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1", Kind: "DemoMachineTemplate"}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kind.GroupVersion()})
 	mapper.Add(kind, meta.RESTScopeNamespace)
-	return &lookup.Infrastructure{Live: live, Mapper: mapper, Now: now, Known: cache.NewExpiring()}
+	return &lookup.Memory{Live: live, Mapper: mapper, Now: now, Known: cache.NewExpiring()}
 }
 
 func TestInfrastructure_BacksOffForAnAbsentTemplate(t *testing.T) {

@@ -12,7 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // present is an API server, or a cache, with some Secrets. It counts what it is asked for.
@@ -38,7 +41,7 @@ func TestSecrets_WithTheLabelAreWatchedAlsoIfTheCacheIsBehind(t *testing.T) {
 	t.Parallel()
 	for want, labels := range map[bool]map[string]string{true: {contract.LabelProxySecret: ""}, false: {"other": ""}} {
 		live := &present{names: map[string]bool{"a": true}, labels: labels}
-		secret, err := lookup.Secrets{Watched: &present{}, Live: live}.
+		secret, err := (&lookup.Memory{ProxySecrets: &present{}, Live: live}).
 			ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: "a"})
 		if err != nil || secret == nil || secret.Watched != want {
 			t.Errorf("labels %v: %+v, error %v, want watched %t", labels, secret, err, want)
@@ -49,8 +52,7 @@ func TestSecrets_WithTheLabelAreWatchedAlsoIfTheCacheIsBehind(t *testing.T) {
 func TestAbsent_KeepsASecretFromBeingReadAgain(t *testing.T) {
 	t.Parallel()
 	live, watched := &present{names: map[string]bool{"there": true}}, &present{names: map[string]bool{}}
-	absent := cache.NewExpiring()
-	secrets := lookup.Secrets{Watched: watched, Live: live, Absent: absent}
+	secrets := &lookup.Memory{ProxySecrets: watched, Live: live, Known: cache.NewExpiring()}
 	generated := lookup.GeneratedSecrets{Cached: watched, Live: live}
 	read := func(name string, want bool, asked int) {
 		t.Helper()
@@ -70,7 +72,14 @@ func TestAbsent_KeepsASecretFromBeingReadAgain(t *testing.T) {
 	delete(watched.names, "absent")
 	live.names["absent"] = true
 	read("absent", false, 0)
-	secrets.Forget(types.NamespacedName{Namespace: "team", Name: "absent"})
+	resolve := func(name string) error {
+		cluster := intent.Cluster{Namespace: "team", Name: "c", Annotations: map[string]string{contract.AnnotationSecret: name}}
+		_, err := secrets.Resolve(t.Context(), resolve.Resolver{}, cluster, intent.Options{}, "")
+		return err
+	}
+	if err := resolve("absent"); !finding.Of(err).Has(contract.ReasonSettingsNotFound) {
+		t.Errorf("a Cluster without a Secret: %v", err)
+	}
 	read("absent", true, 1)
 	for i, want := range []int{1, 1} {
 		before := live.asked

@@ -151,14 +151,10 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	if err := mgr.fill(ctx, mgr.GetCache(), read(installation)...); err != nil {
 		return err
 	}
-	infrastructure := &lookup.Infrastructure{
-		Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Known: cache.NewExpiring(),
+	memory := &lookup.Memory{
+		Cached: mgr.GetCache(), Live: mgr.GetAPIReader(), ProxySecrets: proxySecrets, Mapper: mgr.GetRESTMapper(),
+		Installation: installation, Known: cache.NewExpiring(),
 		Now: time.Now, //nolint:forbidigo // the clock enters here
-	}
-	absent := cache.NewExpiring()
-	clusters := &lookup.InfrastructureClusters{
-		Cached: mgr.GetCache(), Live: mgr.GetAPIReader(),
-		Mapper: mgr.GetRESTMapper(),
 	}
 	var workloads clustercache.ClusterCache
 	if o.NodeImage != "" {
@@ -172,42 +168,35 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 		return fmt.Errorf("setting up connections to workload clusters: %w", err)
 	}
 	c, err := controller.New(controller.Config{
-		Client:         mgr.GetClient(),
-		Live:           mgr.GetAPIReader(),
-		ProxySecrets:   proxySecrets,
-		Absent:         absent,
-		Infrastructure: infrastructure,
-
-		InfrastructureClusters: clusters,
-
-		Clusters:     workloads,
-		Connect:      connect,
-		NodePods:     pods,
-		Admission:    o.webhooks(),
-		Recorder:     mgr.GetEventRecorder(contract.Name),
-		Now:          time.Now, //nolint:forbidigo // the clock enters here
-		Installation: installation,
-		Scope:        o.scope(),
-		Lease:        o.Election.lease(),
-		Concurrency:  o.Concurrency,
-		Counters:     mgr.counters,
+		Client:      mgr.GetClient(),
+		Live:        mgr.GetAPIReader(),
+		Memory:      memory,
+		Clusters:    workloads,
+		Connect:     connect,
+		NodePods:    pods,
+		Admission:   o.webhooks(),
+		Recorder:    mgr.GetEventRecorder(contract.Name),
+		Now:         time.Now, //nolint:forbidigo // the clock enters here
+		Scope:       o.scope(),
+		Lease:       o.Election.lease(),
+		Concurrency: o.Concurrency,
+		Counters:    mgr.counters,
 	})
 	if err != nil {
 		return fmt.Errorf("setting up controller: %w", err)
 	}
-	if err := c.SetupWithManager(ctx, mgr); err != nil {
+	if err := c.SetupWithManager(ctx, mgr, proxySecrets); err != nil {
 		return fmt.Errorf("setting up controller: %w", err)
 	}
 	outputs, err := publisher.New(publisher.Config{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ProxySecrets: proxySecrets, Absent: absent,
-		InfrastructureClusters: clusters, Installation: installation,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Memory: memory,
 		NodePods: pods, Applier: workload.NewApplier(connect), Scope: o.scope(),
 		Now: time.Now, Concurrency: o.Concurrency, //nolint:forbidigo // the clock enters here
 	})
 	if err != nil {
 		return fmt.Errorf("setting up controller of outputs: %w", err)
 	}
-	if err := outputs.SetupWithManager(mgr); err != nil {
+	if err := outputs.SetupWithManager(mgr, proxySecrets); err != nil {
 		return fmt.Errorf("setting up controller of outputs: %w", err)
 	}
 	if err := metrics.Registry.Register(c.Metrics(o.MetricsPerCluster)); err != nil {
@@ -221,12 +210,12 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 		return err
 	}
 	hooks := &webhook.Webhook{
-		Cached:         mgr.GetCache(),
-		Live:           mgr.GetAPIReader(),
-		Infrastructure: infrastructure,
-		Scope:          o.scope(),
-		Now:            time.Now, //nolint:forbidigo // the clock enters here
-		Counters:       mgr.counters,
+		Cached:   mgr.GetCache(),
+		Live:     mgr.GetAPIReader(),
+		Memory:   memory,
+		Scope:    o.scope(),
+		Now:      time.Now, //nolint:forbidigo // the clock enters here
+		Counters: mgr.counters,
 	}
 	if err := hooks.Register(serving); err != nil {
 		return fmt.Errorf("setting up webhooks: %w", err)

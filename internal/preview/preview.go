@@ -224,15 +224,15 @@ func newController(o Options, api client.Client, w *world.Reader, writer client.
 ) {
 	live := w.Live()
 	return controller.New(controller.Config{
-		Client: writer, Live: live, ProxySecrets: world.ProxySecrets{From: live},
-		Infrastructure: &lookup.Infrastructure{
-			Live: api, Mapper: api.RESTMapper(), Now: o.Now, Known: cache.NewExpiring(),
+		Client: writer, Live: live,
+		Memory: &lookup.Memory{
+			Cached: w, Live: live, ProxySecrets: world.ProxySecrets{From: live}, Mapper: api.RESTMapper(),
+			Installation: resolve.Installation{Secret: o.DefaultSecret, Namespaces: resolve.EveryNamespace{}},
+			Now:          o.Now, Known: cache.NewExpiring(),
 		},
-		InfrastructureClusters: &lookup.InfrastructureClusters{Cached: w, Live: api, Mapper: api.RESTMapper()},
-		Admission:              true,
-		Recorder:               noEvents{},
-		Now:                    o.Now,
-		Installation:           resolve.Installation{Secret: o.DefaultSecret, Namespaces: resolve.EveryNamespace{}},
+		Admission: true,
+		Recorder:  noEvents{},
+		Now:       o.Now,
 	})
 }
 

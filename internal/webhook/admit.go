@@ -133,7 +133,7 @@ func (f facts) Taken(_ plan.Object, secret string) (string, error) {
 
 func (f facts) Infrastructure(o plan.Object) (plan.Infrastructure, error) {
 	for _, pool := range o.Pools {
-		template, err := f.admission.Infrastructure.Template(f.ctx, f.namespace, pool.Infrastructure, true)
+		template, err := f.admission.Memory.Template(f.ctx, f.namespace, pool.Infrastructure, true)
 		switch {
 		case err != nil:
 			return plan.Infrastructure{}, err

@@ -88,7 +88,7 @@ func BenchmarkAdmission(b *testing.B) {
 	now := func() time.Time { return time.Unix(0, 0) }
 	hooks := &webhook.Webhook{
 		Cached: cache, Live: cache,
-		Infrastructure: &lookup.Infrastructure{Live: cache, Mapper: unknownKinds{}},
+		Memory: &lookup.Memory{Live: cache, Mapper: unknownKinds{}},
 
 		Now: now,
 	}

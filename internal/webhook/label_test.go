@@ -150,7 +150,7 @@ func TestNames_OfOtherManagersClustersAreNotWarnedOf(t *testing.T) {
 	} {
 		mux, cached := http.NewServeMux(), clustersOf(t, cluster)
 		hooks := &webhook.Webhook{
-			Cached: cached, Live: newWorld(t), Infrastructure: &lookup.Infrastructure{},
+			Cached: cached, Live: newWorld(t), Memory: &lookup.Memory{},
 			Scope: intent.Scope{WatchFilter: "blue"},
 			Now:   func() time.Time { return time.Time{} },
 		}

@@ -38,8 +38,8 @@ type Webhook struct {
 	Cached client.Reader
 	// Live reads from the API server.
 	Live client.Reader
-	// Infrastructure identifies Windows pools by their machine templates.
-	Infrastructure *lookup.Infrastructure
+	// Memory identifies Windows pools by their machine templates.
+	Memory *lookup.Memory
 	// Scope selects the Clusters whose writes are patched. Other writes pass unchanged.
 	Scope intent.Scope
 	// Now is the clock.
@@ -55,8 +55,8 @@ type Server interface {
 
 // Register registers the webhooks at server.
 func (w *Webhook) Register(server Server) error {
-	if w.Cached == nil || w.Live == nil || w.Infrastructure == nil || w.Now == nil {
-		return errors.New("webhook: Cached, Live, Infrastructure and Now are required")
+	if w.Cached == nil || w.Live == nil || w.Memory == nil || w.Now == nil {
+		return errors.New("webhook: Cached, Live, Memory and Now are required")
 	}
 	for _, kind := range []string{plan.KindControlPlane, plan.KindTemplate, plan.KindConfig, KindCluster, KindNames} {
 		server.Register(Path(kind), handler{webhook: w, kind: kind})

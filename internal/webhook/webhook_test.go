@@ -39,8 +39,8 @@ func serve(t *testing.T, cached, live *shown) http.Handler {
 	mux := http.NewServeMux()
 	hooks := &webhook.Webhook{
 		Cached: cached, Live: live,
-		Infrastructure: &lookup.Infrastructure{Mapper: meta.NewDefaultRESTMapper(nil)},
-		Now:            func() time.Time { return time.Time{} },
+		Memory: &lookup.Memory{Mapper: meta.NewDefaultRESTMapper(nil)},
+		Now:    func() time.Time { return time.Time{} },
 	}
 	if err := hooks.Register(registrar{mux}); err != nil {
 		t.Fatal(err)
@@ -277,7 +277,7 @@ func TestWebhook_LeavesOtherManagersClustersAlone(t *testing.T) {
 		}
 		mux, cached, live := http.NewServeMux(), clustersOf(t, cluster), newWorld(t)
 		hooks := &webhook.Webhook{
-			Cached: cached, Live: live, Infrastructure: &lookup.Infrastructure{}, Scope: test.scope,
+			Cached: cached, Live: live, Memory: &lookup.Memory{}, Scope: test.scope,
 			Now: func() time.Time { return time.Time{} },
 		}
 		if err := hooks.Register(registrar{mux}); err != nil {

@@ -131,8 +131,8 @@ func ask(t *testing.T, cached, live *shown, kind, name, stored,
 	mux := http.NewServeMux()
 	hooks := &webhook.Webhook{
 		Cached: cached, Live: live,
-		Infrastructure: &lookup.Infrastructure{Live: live, Mapper: unknownKinds{}},
-		Now:            func() time.Time { return time.Time{} },
+		Memory: &lookup.Memory{Live: live, Mapper: unknownKinds{}},
+		Now:    func() time.Time { return time.Time{} },
 	}
 	if err := hooks.Register(registrar{mux}); err != nil {
 		t.Fatal(err)

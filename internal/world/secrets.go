@@ -5,7 +5,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -13,7 +12,7 @@ import (
 
 // ProxySecrets reads proxy Secrets in the place of the controller's cache of them: one by one, those with the label.
 type ProxySecrets struct {
-	cache.Cache // nil: nothing is watched
+	client.Reader // nil: nothing is listed
 
 	// From reads any Secret.
 	From client.Reader

@@ -100,17 +100,16 @@ func (w *world) start() {
 	now := func() time.Time { return w.now }
 	cached, live := w.product(), reader{w.server, false}
 	secrets := proxySecrets{reader: reader{w.server, true}}
-	infrastructure := &lookup.Infrastructure{Live: live, Mapper: noKinds{}, Now: now}
-	clusters := &lookup.InfrastructureClusters{Cached: cached, Live: live, Mapper: noKinds{}}
+	memory := &lookup.Memory{Cached: cached, Live: live, ProxySecrets: secrets, Mapper: noKinds{}, Now: now}
 	c, err := controller.New(controller.Config{
-		Client: cached, Live: live, ProxySecrets: secrets, Infrastructure: infrastructure, InfrastructureClusters: clusters, Admission: true,
+		Client: cached, Live: live, Memory: memory, Admission: true,
 		Recorder: recorder{w.server},
 		Now:      now,
 	})
 	must(err)
 	w.controller = c
 	w.publisher, err = publisher.New(publisher.Config{
-		Client: cached, Live: live, ProxySecrets: secrets, InfrastructureClusters: clusters, Now: now, Concurrency: 1,
+		Client: cached, Live: live, Memory: memory, Now: now, Concurrency: 1,
 		Applier: workload.NewApplier(func(context.Context, client.ObjectKey) (client.Client, func(), error) {
 			return nil, nil, errors.New("the model has no workload clusters")
 		}),
@@ -118,7 +117,7 @@ func (w *world) start() {
 	must(err)
 	handlers := mux{http.NewServeMux()}
 	must((&webhook.Webhook{
-		Cached: cached, Live: live, Infrastructure: infrastructure, Now: now,
+		Cached: cached, Live: live, Memory: memory, Now: now,
 	}).Register(handlers))
 	w.hooks = handlers
 }

@@ -11,10 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -33,7 +32,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // Name is the name of the controller in logs and metrics.
@@ -49,18 +47,12 @@ type Config struct {
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
-	// ProxySecrets is the cache of Secrets with contract.LabelProxySecret.
-	ProxySecrets ctrlcache.Cache
-	// Absent remembers Secrets that did not exist; see lookup.Secrets.
-	Absent *cache.Expiring
-	// InfrastructureClusters reads what Clusters run on.
-	InfrastructureClusters *lookup.InfrastructureClusters
+	// Memory reads proxy Secrets and infrastructure.
+	Memory *lookup.Memory
 	// Now is the clock.
 	Now func() time.Time
 	// Scope is whose Clusters are reconciled.
 	Scope intent.Scope
-	// Installation is the installation-wide proxy Secret, or the zero value.
-	Installation resolve.Installation
 	// NodePods is how Pods on nodes are made.
 	NodePods workload.NodePods
 	// Applier applies objects to workload clusters.
@@ -75,14 +67,13 @@ type Controller struct {
 
 	condition report.Condition
 	guarded   *backoff.Client
-	parsed    resolve.Parsed
 }
 
 // New returns a Controller. It fails if something is missing in its configuration.
 func New(config Config) (*Controller, error) {
-	if config.Client == nil || config.Live == nil || config.ProxySecrets == nil ||
-		config.InfrastructureClusters == nil || config.Now == nil || config.Applier == nil || config.Concurrency < 1 {
-		return nil, errors.New("publisher: every field of Config but Scope, Installation and NodePods is required")
+	if config.Client == nil || config.Live == nil || config.Memory == nil || config.Now == nil ||
+		config.Applier == nil || config.Concurrency < 1 {
+		return nil, errors.New("publisher: every field of Config but Scope and NodePods is required")
 	}
 	guarded := backoff.New(config.Client, config.Live, config.Now)
 	config.Client = guarded
@@ -95,9 +86,10 @@ func New(config Config) (*Controller, error) {
 	}, nil
 }
 
-// SetupWithManager registers the controller and its watches. They are on objects that the manager caches anyway.
-func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	find := owners.Finder{Client: c.Client, Installation: c.Installation.Secret}
+// SetupWithManager registers the controller and its watches. They are on objects that the manager caches anyway, in
+// proxySecrets those with contract.LabelProxySecret.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager, proxySecrets cache.Cache) error {
+	find := owners.Finder{Client: c.Client, Installation: c.Memory.Installation.Secret}
 	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
@@ -108,11 +100,11 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 			changed).
 		Watches(&kinds.KubeadmControlPlane{}, c.enqueue(find.OfControlPlane),
 			builder.WithPredicates(ofVersions())).
-		WatchesRawSource(source.Kind(c.ProxySecrets, &corev1.Secret{},
+		WatchesRawSource(source.Kind(proxySecrets, &corev1.Secret{},
 			owners.EnqueueMany(concerned(c, find.OfProxySecret)),
 			predicate.TypedResourceVersionChangedPredicate[*corev1.Secret]{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency})
-	if c.Installation.Secret != (types.NamespacedName{}) {
+	if c.Memory.Installation.Secret != (types.NamespacedName{}) {
 		b = b.Watches(lookup.NamespaceMetadata(), c.enqueue(find.OfNamespace),
 			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}

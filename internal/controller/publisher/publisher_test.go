@@ -163,9 +163,11 @@ func (w *world) start() {
 	w.t.Helper()
 	var err error
 	w.publisher, err = publisher.New(publisher.Config{
-		Client: partly{w.shown, w}, Live: w.shown, ProxySecrets: cached{Reader: partly{w.shown, w}}, Absent: w.absent,
-		InfrastructureClusters: &lookup.InfrastructureClusters{Cached: w.shown, Live: w.shown, Mapper: mapper{}},
-		Now:                    func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }, Concurrency: 1, NodePods: workload.NodePods{Image: w.image, PullPolicy: "Always"},
+		Client: partly{w.shown, w}, Live: w.shown,
+		Memory: &lookup.Memory{
+			Cached: w.shown, Live: w.shown, ProxySecrets: cached{Reader: partly{w.shown, w}}, Mapper: mapper{}, Known: w.absent,
+		},
+		Now: func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }, Concurrency: 1, NodePods: workload.NodePods{Image: w.image, PullPolicy: "Always"},
 		Applier: workload.NewApplier(func(context.Context, client.ObjectKey) (client.Client, func(), error) {
 			if !w.answers {
 				return nil, nil, errors.New("no route to host")
@@ -538,13 +540,12 @@ func TestNew_NeedsItsConfiguration(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	for name, remove := range map[string]func(*publisher.Config){
-		"Client":                 func(c *publisher.Config) { c.Client = nil },
-		"Live":                   func(c *publisher.Config) { c.Live = nil },
-		"ProxySecrets":           func(c *publisher.Config) { c.ProxySecrets = nil },
-		"InfrastructureClusters": func(c *publisher.Config) { c.InfrastructureClusters = nil },
-		"Now":                    func(c *publisher.Config) { c.Now = nil },
-		"Applier":                func(c *publisher.Config) { c.Applier = nil },
-		"Concurrency":            func(c *publisher.Config) { c.Concurrency = 0 },
+		"Client":      func(c *publisher.Config) { c.Client = nil },
+		"Live":        func(c *publisher.Config) { c.Live = nil },
+		"Memory":      func(c *publisher.Config) { c.Memory = nil },
+		"Now":         func(c *publisher.Config) { c.Now = nil },
+		"Applier":     func(c *publisher.Config) { c.Applier = nil },
+		"Concurrency": func(c *publisher.Config) { c.Concurrency = 0 },
 	} {
 		config := w.publisher.Config
 		if remove(&config); func() bool { _, err := publisher.New(config); return err == nil }() {

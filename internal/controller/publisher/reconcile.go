@@ -20,7 +20,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
@@ -195,16 +194,7 @@ func (p *pass) resolve(ctx context.Context) (resolve.Resolution, error) {
 	if err != nil {
 		return resolve.Resolution{}, err
 	}
-	secrets := lookup.Secrets{Watched: p.ProxySecrets, Live: p.Live, Absent: p.Absent}
-	resolution, err := resolve.Resolver{
-		Secrets: secrets, Parsed: &p.parsed,
-		Default: p.Installation, Profile: noproxy.ProfileShell, Infrastructure: p.InfrastructureClusters,
-		WarnUnlabelled: true,
-	}.Resolve(ctx, p.view, options, "")
-	if found := finding.Of(err); len(found) > 0 && found[0].Reason == contract.ReasonSettingsNotFound {
-		secrets.Forget(append(resolve.Candidates(p.view, ""), p.Installation.Secret)...)
-	}
-	return resolution, err
+	return p.Memory.Resolve(ctx, resolve.Resolver{Profile: noproxy.ProfileShell}, p.view, options, "")
 }
 
 // version returns the Kubernetes version that the whole control plane runs, or "" if it is not known.

@@ -299,12 +299,12 @@ func passed(t *testing.T, all objects, shapes *api.Client) (objects, []controlle
 	must(t, err)
 	now := func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }
 	made, err := controller.New(controller.Config{
-		Client: shown, Live: shown, ProxySecrets: world.ProxySecrets{From: shown},
-		// Templates that no manifest has exist, as for render.
-		Infrastructure:         &lookup.Infrastructure{Live: present{shown}, Mapper: mapper, Now: now},
-		InfrastructureClusters: &lookup.InfrastructureClusters{Cached: shown, Live: shown, Mapper: mapper},
-		Recorder:               events.NewFakeRecorder(1000), Now: now,
-		Installation: resolve.Installation{Namespaces: resolve.EveryNamespace{}},
+		Client: shown, Live: shown,
+		Memory: &lookup.Memory{
+			Cached: shown, Live: present{shown}, ProxySecrets: world.ProxySecrets{From: shown}, Mapper: mapper, Now: now,
+			Installation: resolve.Installation{Namespaces: resolve.EveryNamespace{}},
+		},
+		Recorder: events.NewFakeRecorder(1000), Now: now,
 	})
 	must(t, err)
 	var clusters kinds.ClusterList
@@ -377,11 +377,15 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// present shows objects that do not exist as existing ones without content.
+// present shows machine templates that no manifest has as existing ones without content, as render does.
 type present struct{ client.Reader }
 
 func (p present) Get(ctx context.Context, key client.ObjectKey, into client.Object, o ...client.GetOption) error {
-	return client.IgnoreNotFound(p.Reader.Get(ctx, key, into, o...))
+	err := p.Reader.Get(ctx, key, into, o...)
+	if strings.HasSuffix(into.GetObjectKind().GroupVersionKind().Kind, "Template") {
+		return client.IgnoreNotFound(err)
+	}
+	return err
 }
 
 // indexer has the fake client index as a cache does.

@@ -1,0 +1,64 @@
+// Package lookup reads facts for decisions of controller, webhooks and topology hook from the management cluster.
+package lookup
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+)
+
+// Memory reads proxy Secrets and objects of infrastructure providers, and remembers some of them. A process has one, for
+// its controllers and webhooks. Its methods can be called concurrently.
+type Memory struct {
+	// Cached reads generated Secrets from a cache. Nil is that there are none.
+	Cached client.Reader
+	// Live reads from the API server: Secrets one by name and never a list.
+	Live client.Reader
+	// ProxySecrets reads from a cache of the Secrets with contract.LabelProxySecret.
+	ProxySecrets client.Reader
+	// Mapper knows the kinds of the API server.
+	Mapper meta.RESTMapper
+	// Installation is the installation-wide proxy Secret, or the zero value.
+	Installation resolve.Installation
+	// Now is the clock.
+	Now func() time.Time
+
+	// Known are the proxy Secrets that did not exist, and infrastructure templates, for a while; nil remembers none.
+	// After a crash, each is read once more.
+	Known *cache.Expiring
+
+	// networks are the facts of infrastructure clusters, by Cluster. After a crash, they are in the generated Secret.
+	networks map[types.NamespacedName]infrastructure.Memory
+	mutex    sync.Mutex
+	// parsed is the last proxy Secret. After a crash, it is parsed once more.
+	parsed resolve.Parsed
+}
+
+// Resolve finds the settings of a Cluster or, if override is not "", of the pool that names it. r has the caller's
+// choices. If no Secret is found, each candidate is read again the next time.
+func (m *Memory) Resolve(ctx context.Context, r resolve.Resolver, cluster intent.Cluster, options intent.Options,
+	override string,
+) (resolve.Resolution, error) {
+	r.Default, r.Infrastructure, r.Parsed, r.WarnUnlabelled = m.Installation, m, &m.parsed, true
+	if r.Secrets == nil {
+		r.Secrets = m
+	}
+	resolution, err := r.Resolve(ctx, cluster, options, override)
+	if m.Known != nil && finding.Of(err).Has(contract.ReasonSettingsNotFound) {
+		for _, name := range append(resolve.Candidates(cluster, override), m.Installation.Secret) {
+			m.Known.Delete(absentKey(name))
+		}
+	}
+	return resolution, err
+}
