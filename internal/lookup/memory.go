@@ -18,7 +18,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// Memory reads proxy Secrets and objects of infrastructure providers, and remembers some of them. A process has one, for
+// Memory reads proxy Secrets and objects of infrastructure providers, and remembers some. A process has one, for
 // its controllers and webhooks. Its methods can be called concurrently.
 type Memory struct {
 	// Cached reads generated Secrets from a cache. Nil is that there are none.
