@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest/diff"
 )
 
 // specPath returns the path of the kubeadm bootstrap spec in an object, nil if it has none.
@@ -139,7 +137,7 @@ func roundTrip(t *testing.T, name string, data []byte) []byte {
 	}
 	if !bytes.Equal(got, withoutEmpty(data)) {
 		t.Errorf("inserting and removing is not the identity:\n%s",
-			diff.Unified("in", "out", diff.Part{Old: string(withoutEmpty(data)), New: string(got)}))
+			UnifiedDiff("in", "out", DiffPart{Old: string(withoutEmpty(data)), New: string(got)}))
 	}
 	return patched
 }
@@ -158,5 +156,5 @@ func withoutEmpty(data []byte) []byte {
 
 // changes returns the difference of a text and a stream.
 func changes(data string, s *Stream) []byte {
-	return diff.Unified("in", "out", diff.Part{Old: data, New: string(s.Bytes())})
+	return UnifiedDiff("in", "out", DiffPart{Old: data, New: string(s.Bytes())})
 }

@@ -31,8 +31,6 @@ import (
 	"strings"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest/diff"
 )
 
 // Stream is a sequence of documents, read from one input.
@@ -264,7 +262,7 @@ func (s *Stream) Objects() []*Object {
 // Documents, and the items of a list, are compared one by one.
 func (s *Stream) Diff() []byte {
 	var name string
-	var parts []diff.Part
+	var parts []DiffPart
 	for _, d := range s.documents {
 		name = d.name
 		before, after := d.read.parts(), d.tree.parts()
@@ -275,10 +273,10 @@ func (s *Stream) Diff() []byte {
 			before[0], after[0] = bom+before[0], bom+after[0]
 		}
 		for i := range before {
-			parts = append(parts, diff.Part{Old: before[i], New: after[i]})
+			parts = append(parts, DiffPart{Old: before[i], New: after[i]})
 		}
 	}
-	return diff.Unified(name, name+" (rendered)", parts...)
+	return UnifiedDiff(name, name+" (rendered)", parts...)
 }
 
 // parts cuts a document that is a list before its items, if each begins on a new line.

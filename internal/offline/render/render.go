@@ -18,7 +18,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest/diff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
@@ -77,7 +76,7 @@ func (r Result) Diff() []byte {
 	for _, stream := range r.streams {
 		result = append(result, stream.Diff()...)
 	}
-	return append(result, diff.Unified("/dev/null", "generated Secrets", diff.Part{New: string(r.secrets)})...)
+	return append(result, manifest.UnifiedDiff("/dev/null", "generated Secrets", manifest.DiffPart{New: string(r.secrets)})...)
 }
 
 // Render patches what belongs to the Clusters of the inputs, ClusterClasses included. From a Cluster without the label

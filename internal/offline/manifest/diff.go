@@ -1,5 +1,4 @@
-// Package diff compares texts line by line.
-package diff
+package manifest
 
 import (
 	"bytes"
@@ -9,30 +8,30 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 )
 
-// context is the number of equal lines shown around a change.
-const context = 3
+// contextLines is the number of equal lines shown around a change.
+const contextLines = 3
 
-// Part is a part of two texts that is compared separately. All but the last end with a line break, if they are not
+// DiffPart is a part of two texts that is compared separately. All but the last end with a line break, if they are not
 // empty.
-type Part struct{ Old, New string }
+type DiffPart struct{ Old, New string }
 
-// change replaces the lines from..to of the old text by lines.
-type change struct {
+// lineChange replaces the lines from..to of the old text by lines.
+type lineChange struct {
 	from, to int
 	added    []string
 }
 
-// Unified returns the difference of two texts, each the sum of its parts, in the unified format of diff -u, with
+// UnifiedDiff returns the difference of two texts, each the sum of its parts, in the unified format of diff -u, with
 // three lines of context, and nothing if all parts are equal. The changes of a part are those of go-udiff; its writer
 // is not used, because it knows no parts and counts the lines from the top for each change.
-func Unified(oldName, newName string, parts ...Part) []byte {
-	var changes []change
+func UnifiedDiff(oldName, newName string, parts ...DiffPart) []byte {
+	var changes []lineChange
 	lines := make([]string, 0, 8*len(parts)) // of the old text
 	for _, p := range parts {
 		at, line := 0, len(lines)
 		for _, e := range udiff.Lines(p.Old, p.New) {
 			line += strings.Count(p.Old[at:e.Start], "\n")
-			c := change{line, line + len(splitLines(p.Old[e.Start:e.End])), splitLines(e.New)}
+			c := lineChange{line, line + len(splitLines(p.Old[e.Start:e.End])), splitLines(e.New)}
 			changes = append(changes, c)
 			at, line = e.End, c.to
 		}
@@ -46,7 +45,7 @@ func Unified(oldName, newName string, parts ...Part) []byte {
 	shift := 0 // from a line of the old text to the same line of the new one
 	for len(changes) > 0 {
 		n := 1
-		for n < len(changes) && changes[n].from-changes[n-1].to <= 2*context {
+		for n < len(changes) && changes[n].from-changes[n-1].to <= 2*contextLines {
 			n++
 		}
 		shift = writeHunk(&out, lines, changes[:n], shift)
@@ -65,8 +64,8 @@ func splitLines(s string) []string {
 }
 
 // writeHunk writes changes with their context, and returns the shift of the lines after them.
-func writeHunk(out *bytes.Buffer, lines []string, changes []change, before int) (after int) {
-	from, to := max(0, changes[0].from-context), min(len(lines), changes[len(changes)-1].to+context)
+func writeHunk(out *bytes.Buffer, lines []string, changes []lineChange, before int) (after int) {
+	from, to := max(0, changes[0].from-contextLines), min(len(lines), changes[len(changes)-1].to+contextLines)
 	after = before
 	for _, c := range changes {
 		after += len(c.added) - (c.to - c.from)

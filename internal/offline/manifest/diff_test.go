@@ -1,4 +1,4 @@
-package diff
+package manifest
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestUnified(t *testing.T) {
+func TestUnifiedDiff(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name     string
@@ -69,7 +69,7 @@ func TestUnified(t *testing.T) {
 			if want != "" {
 				want = "--- old.yaml\n+++ new.yaml\n" + want
 			}
-			got := string(Unified("old.yaml", "new.yaml", Part{tc.old, tc.new}))
+			got := string(UnifiedDiff("old.yaml", "new.yaml", DiffPart{tc.old, tc.new}))
 			if d := cmp.Diff(want, got); d != "" {
 				t.Error(d)
 			}
@@ -77,21 +77,21 @@ func TestUnified(t *testing.T) {
 	}
 }
 
-// TestUnified_ComparesPartByPart has what moves from one part to the next go and come, and counts lines over all parts.
-func TestUnified_ComparesPartByPart(t *testing.T) {
+// TestUnifiedDiff_ComparesPartByPart has what moves from one part to the next go and come, and counts lines over all parts.
+func TestUnifiedDiff_ComparesPartByPart(t *testing.T) {
 	t.Parallel()
-	got := string(Unified("a", "b", Part{"1\n2\n", "1\n"}, Part{}, Part{"3\n4\n", "2\n3\nx"}))
+	got := string(UnifiedDiff("a", "b", DiffPart{"1\n2\n", "1\n"}, DiffPart{}, DiffPart{"3\n4\n", "2\n3\nx"}))
 	want := "--- a\n+++ b\n@@ -1,4 +1,4 @@\n 1\n-2\n+2\n 3\n-4\n+x\n\\ No newline at end of file\n"
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	if got := Unified("a", "b", Part{"1\n", "1\n"}, Part{"2", "2"}); got != nil {
+	if got := UnifiedDiff("a", "b", DiffPart{"1\n", "1\n"}, DiffPart{"2", "2"}); got != nil {
 		t.Errorf("got %q", got)
 	}
 }
 
-// TestUnified_IsAcceptedByPatch holds the format against the program that reads it.
-func TestUnified_IsAcceptedByPatch(t *testing.T) {
+// TestUnifiedDiff_IsAcceptedByPatch holds the format against the program that reads it.
+func TestUnifiedDiff_IsAcceptedByPatch(t *testing.T) {
 	t.Parallel()
 	patch, err := exec.LookPath("patch")
 	if err != nil {
@@ -110,7 +110,7 @@ func TestUnified_IsAcceptedByPatch(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd := exec.CommandContext(t.Context(), patch, "--quiet", "--posix", name)
-			cmd.Stdin = strings.NewReader(string(Unified("a", "b", Part{pair[0], pair[1]})))
+			cmd.Stdin = strings.NewReader(string(UnifiedDiff("a", "b", DiffPart{pair[0], pair[1]})))
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -125,7 +125,7 @@ func TestUnified_IsAcceptedByPatch(t *testing.T) {
 	}
 }
 
-func BenchmarkUnified(b *testing.B) {
+func BenchmarkUnifiedDiff(b *testing.B) {
 	lines := make([]string, 2000)
 	for i := range lines {
 		lines[i] = fmt.Sprintf("  key-%d: value\n", i%700)
@@ -139,7 +139,7 @@ func BenchmarkUnified(b *testing.B) {
 	for _, bc := range []struct{ name, text string }{{"TwentyHunks", edited}, {"NothingInCommon", other}} {
 		b.Run(bc.name, func(b *testing.B) {
 			for b.Loop() {
-				Unified("a", "b", Part{old, bc.text})
+				UnifiedDiff("a", "b", DiffPart{old, bc.text})
 			}
 		})
 	}
@@ -155,9 +155,9 @@ func FuzzDiff(f *testing.F) {
 		a, b = strings.ReplaceAll(a, "\x00", "0"), strings.ReplaceAll(b, "\x00", "0") // see applied
 		before, after := splitLines(a), splitLines(b)
 		i, j := min(int(cut), len(before)), min(int(cut)/2, len(after))
-		text := string(Unified("a", "b",
-			Part{strings.Join(before[:i], ""), strings.Join(after[:j], "")},
-			Part{strings.Join(before[i:], ""), strings.Join(after[j:], "")}))
+		text := string(UnifiedDiff("a", "b",
+			DiffPart{strings.Join(before[:i], ""), strings.Join(after[:j], "")},
+			DiffPart{strings.Join(before[i:], ""), strings.Join(after[j:], "")}))
 		if a == b && i == j && text != "" {
 			t.Fatalf("equal texts differ: %q", text)
 		}
