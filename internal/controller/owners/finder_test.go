@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -46,8 +47,18 @@ func TestFinder_FindsTheClustersOfAnObject(t *testing.T) {
 	pool.Annotations = deployment.Annotations
 	pool.Spec.ClusterName = "b"
 	pool.Spec.Template.Spec.Bootstrap.ConfigRef = kinds.Reference{Kind: plan.KindConfig, Name: "k"}
+	read := func(text string) *kinds.KubeadmConfigTemplate {
+		template := &kinds.KubeadmConfigTemplate{}
+		if err := yaml.UnmarshalStrict([]byte(text), template); err != nil {
+			t.Fatal(err)
+		}
+		return template
+	}
+	patched := read(`{metadata: {namespace: team, name: t}, spec: {template: {spec: {files: [{path: ` + contract.PathProxyEnv +
+		`, contentFrom: {secret: {name: z-proxy-files, key: ` + contract.KeyProxyEnv + `}}}]}}}}`)
+	old := read(`{metadata: {namespace: far, labels: {topology.cluster.x-k8s.io/owned: "", cluster.x-k8s.io/cluster-name: one}}}`)
 	reader, err := world.Of(t.Context(), cluster("team", "a"), b, cluster("far", "c"),
-		&kinds.Cluster{ObjectMeta: named("team", "off")}, deployment, pool)
+		&kinds.Cluster{ObjectMeta: named("team", "off")}, deployment, pool, patched)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +84,9 @@ func TestFinder_FindsTheClustersOfAnObject(t *testing.T) {
 		"a template of a pool":            {f.OfTemplate(t.Context(), &kinds.KubeadmConfigTemplate{ObjectMeta: named("team", "t")}), "team/a"},
 		"a config of a MachinePool":       {f.OfConfig(t.Context(), object(named("team", "k"))), "team/b"},
 		"a config with a label":           {f.OfConfig(t.Context(), object(named("team", "x", clusterv1.ClusterNameLabel, "a"))), "team/a"},
-		"a pool":                          {f.OfPool(t.Context(), deployment), "team/a"},
+		"one that was patched for z":      {f.OfTemplate(t.Context(), patched), "team/a team/z"},
+		"one that a topology has left":    {f.OfTemplate(t.Context(), old), "far/one"},
+		"a pool with this template":       {f.OfPool(t.Context(), deployment), "team/a team/z"},
 		"a MachinePool":                   {f.OfPool(t.Context(), pool), "team/b"},
 		"a Namespace":                     {f.OfNamespace(t.Context(), object(named("", "team"))), "team/a team/b"},
 		"the Secret that a Cluster names": {secret("team", "own"), "team/b"},

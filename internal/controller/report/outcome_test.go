@@ -17,22 +17,29 @@ func TestJoin_KeepsTheEarliestAndTheLast(t *testing.T) {
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
 	group := []status.Group{{Name: "g"}}
 	var o Outcome
+	o.Count("a")
+	o.Find(finding.Finding{Message: "0"})
+	if o.IsExplained() {
+		t.Error("a note is a reason")
+	}
 	for _, later := range []Outcome{
 		{Changed: early, Expires: late, Again: time.Minute, Objects: map[string]int{"a": 1}, Behind: &group},
 		{Changed: late, Expires: early, Again: time.Second, Objects: map[string]int{"a": 1, "b": 1}, Added: []string{"x"}},
 		{Changed: early, Again: time.Hour, Holds: true, Removed: []string{"y"}},
+		{Findings: []finding.Finding{{Reason: "R"}}},
 		{},
 	} {
 		o.Join(later)
 	}
+	o.LookAgain(0)
 	o.Add("Reason", "%s", "text")
 	o.Note("%d", 1)
 	want := Outcome{
-		Changed: late, Expires: early, Again: time.Second, Objects: map[string]int{"a": 2, "b": 1}, Behind: &group,
+		Changed: late, Expires: early, Again: time.Second, Objects: map[string]int{"a": 3, "b": 1}, Behind: &group,
 		Added: []string{"x"}, Removed: []string{"y"}, Holds: true,
-		Findings: []finding.Finding{{Reason: "Reason", Message: "text"}, {Message: "1"}},
+		Findings: []finding.Finding{{Message: "0"}, {Reason: "R"}, {Reason: "Reason", Message: "text"}, {Message: "1"}},
 	}
-	if diff := cmp.Diff(want, o); diff != "" {
+	if diff := cmp.Diff(want, o); diff != "" || !o.IsExplained() {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -1,0 +1,56 @@
+package owners
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+)
+
+// queue records what it is given: requests of low priority after "later".
+type queue struct {
+	priorityqueue.PriorityQueue[ctrl.Request]
+
+	added []string
+}
+
+func (q *queue) Add(request ctrl.Request) { q.AddWithOpts(priorityqueue.AddOpts{}, request) }
+
+func (q *queue) AddWithOpts(o priorityqueue.AddOpts, requests ...ctrl.Request) {
+	if o.Priority != nil && *o.Priority == handler.LowPriority {
+		q.added = append(q.added, fmt.Sprint("later ", len(requests)))
+		return
+	}
+	for _, request := range requests {
+		q.added = append(q.added, request.Name)
+	}
+}
+
+func TestEnqueueMany_PutsManyClustersAfterAllOthers(t *testing.T) {
+	t.Parallel()
+	secret := func(name string) *corev1.Secret { return &corev1.Secret{ObjectMeta: named("", name)} }
+	h := EnqueueMany(func(_ context.Context, s *corev1.Secret) []ctrl.Request {
+		if s.Name != "shared" {
+			return requestFor("team", s.Name)
+		}
+		return slices.Repeat(requestFor("team", "x"), many+1)
+	})
+	q := &queue{}
+	h.Create(t.Context(), event.TypedCreateEvent[*corev1.Secret]{Object: secret("created")}, q)
+	changed := secret("new")
+	changed.ResourceVersion = "2" // one of the same version is a resync, which comes later by itself
+	h.Update(t.Context(), event.TypedUpdateEvent[*corev1.Secret]{ObjectOld: secret("old"), ObjectNew: changed}, q)
+	h.Delete(t.Context(), event.TypedDeleteEvent[*corev1.Secret]{Object: secret("deleted")}, q)
+	h.Create(t.Context(), event.TypedCreateEvent[*corev1.Secret]{Object: secret("shared")}, q)
+	want := []string{"created", "new", "deleted", "later 11"}
+	if diff := cmp.Diff(want, q.added); diff != "" {
+		t.Errorf("added (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,153 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
+)
+
+// done records the writes and events of a Reporter about a Cluster, one line each. refuses is the answer to every write.
+type done struct {
+	client.Client
+
+	cluster *kinds.Cluster
+	lines   []string
+	refuses error
+}
+
+func (d *done) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	data, err := patch.Data(object)
+	d.lines = append(d.lines, "patch "+string(data))
+	var written struct {
+		Metadata struct{ Annotations map[string]*string }
+	}
+	if err = errors.Join(err, json.Unmarshal(data, &written), d.refuses); err != nil {
+		return err
+	}
+	for key, value := range written.Metadata.Annotations {
+		delete(d.cluster.Annotations, key)
+		if value != nil {
+			d.cluster.Annotations[key] = *value
+		}
+	}
+	return nil
+}
+
+func (d *done) Status() client.SubResourceWriter { return statusOf{done: d} }
+
+type statusOf struct {
+	client.SubResourceWriter
+
+	done *done
+}
+
+func (s statusOf) Apply(_ context.Context, applied runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
+	data, err := json.Marshal(applied)
+	var object kinds.Cluster
+	err = errors.Join(err, json.Unmarshal(data, &object), s.done.refuses)
+	line := "apply"
+	if object.ResourceVersion != s.done.cluster.ResourceVersion || object.UID != s.done.cluster.UID {
+		line = "apply to any version of any Cluster of the name"
+	}
+	for _, condition := range object.Status.Conditions {
+		line += " " + condition.Reason
+	}
+	s.done.lines = append(s.done.lines, line)
+	if err == nil {
+		s.done.cluster.Status.Conditions = object.Status.Conditions
+	}
+	return err
+}
+
+func (d *done) Eventf(_, _ runtime.Object, _, reason, action, note string, args ...any) {
+	d.lines = append(d.lines, "event "+action+" "+reason+": "+fmt.Sprintf(note, args...))
+}
+
+// TestReporter_WritesWhatDiffers has passes over one Cluster, one after the other.
+func TestReporter_WritesWhatDiffers(t *testing.T) {
+	t.Parallel()
+	d := &done{cluster: &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: "5", Annotations: map[string]string{}}}}
+	r := &Reporter{Client: d, Recorder: d, Now: func() time.Time { return time.Unix(1, 0) }, Lease: "sys/lease"}
+	refused := errors.New("refused")
+	group := []status.Group{{Kind: "MachineDeployment", Name: "md", Machines: []status.Machine{{Name: "m"}}}}
+	behind := status.Record(group)
+	invalid := []finding.Finding{{Reason: contract.ReasonInvalidSettings, Message: "bad"}}
+	quote := func(text string) string { data, _ := json.Marshal(text); return string(data) }
+	pass := status.Pass{Lease: "sys/lease", Secrets: map[string]string{"a/b": "7"}}.Record()
+	for _, step := range []struct {
+		name    string
+		out     Outcome
+		remove  bool
+		refuses error
+		want    string
+		known   int
+	}{
+		{
+			"the first",
+			Outcome{Added: []string{"A b/c"}, Secrets: map[string]string{"a/b": "7"}, Behind: &group},
+			false, nil,
+			"apply Configured\npatch " + `{"metadata":{"annotations":{"` + contract.AnnotationLastPass + `":` + quote(pass) + `,"` +
+				contract.AnnotationMachinesBehind + `":` + quote(behind) + `},"uid":"1"}}` +
+				"\nevent Report ProxyConfigured: Added the proxy to A b/c. all", 1,
+		},
+		{"the same", Outcome{Secrets: map[string]string{"a/b": "7"}, Behind: &group}, false, nil, "", 1},
+		{"nobody knows who is behind", Outcome{Removed: []string{"A b/c"}}, false, nil, "event Remove ProxySettingsRemoved: Removed the proxy from A b/c", 1},
+		{
+			"a refused write",
+			Outcome{Findings: invalid, Added: []string{"A b/c"}},
+			false, refused,
+			"apply InvalidSettings\nevent Inject ProxySettingsInjected: Added the proxy to A b/c", 1,
+		},
+		{"other settings", Outcome{Findings: invalid}, false, nil, "apply InvalidSettings\nevent Validate InvalidProxySettings: bad", 1},
+		{
+			"nobody is behind",
+			Outcome{Findings: invalid, Behind: &[]status.Group{}},
+			false, nil,
+			`patch {"metadata":{"annotations":{"` + contract.AnnotationMachinesBehind + `":null},"uid":"1"}}`, 1,
+		},
+		{"a step that is about to know more", Outcome{Holds: true, Added: []string{"A b/c"}}, false, nil, "event Inject ProxySettingsInjected: Added the proxy to A b/c", 1},
+		{
+			"the end, refused",
+			Outcome{},
+			true, refused,
+			`patch {"metadata":{"annotations":{"` + contract.AnnotationLastPass + `":null},"uid":"1"}}`, 0,
+		},
+		{
+			"the end",
+			Outcome{},
+			true, nil,
+			`patch {"metadata":{"annotations":{"` + contract.AnnotationLastPass + `":null},"uid":"1"}}` +
+				"\napply\nevent Report ProxyNotConfigured: Removed everything that this product added", 0,
+		},
+		{"after the end", Outcome{Removed: []string{"A b/c"}}, true, nil, "event Remove ProxySettingsRemoved: Removed the proxy from A b/c", 0},
+	} {
+		d.lines, d.refuses = nil, step.refuses
+		cluster := d.cluster.DeepCopy() // as the cache shows it
+		do := func() error { return r.Report(t.Context(), cluster, step.out, "all") }
+		if step.remove {
+			do = func() error { return r.Remove(t.Context(), cluster, step.out) }
+		}
+		if err := do(); !errors.Is(err, step.refuses) {
+			t.Errorf("%s: %v, want %v", step.name, err, step.refuses)
+		}
+		if got := strings.Join(d.lines, "\n"); got != step.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", step.name, got, step.want)
+		}
+		if len(r.states.known) != step.known {
+			t.Errorf("%s: the metrics know %d Clusters", step.name, len(r.states.known))
+		}
+	}
+}
