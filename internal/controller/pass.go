@@ -170,63 +170,64 @@ func (r recorded) ReadSecret(ctx context.Context, name types.NamespacedName) (*r
 	return secret, err //nolint:wrapcheck // it is the reader
 }
 
-// settleAll changes bootstrap objects to what want asks for. main are the settings of the Cluster, nil if they are not
-// usable or not needed. Differences of objects of an enabled topology are added to drifts.
-func (p *pass) settleAll(
+// reconcileAll changes bootstrap objects to the state that is wanted. main are the settings of the Cluster, nil if they
+// are not usable or not needed. Differences of objects of an enabled topology are added to drifts.
+func (p *pass) reconcileAll(
 	ctx context.Context, objects []reconcile.Object, want plan.Want, main *resolve.Resolution,
 	drifts map[reconcile.Drift][]string,
-) (settled []reconcile.Settled, out report.Outcome, err error) {
-	settled = make([]reconcile.Settled, 0, len(objects))
+) (reconciled []reconcile.Reconciled, out report.Outcome, err error) {
+	reconciled = make([]reconcile.Reconciled, 0, len(objects))
 	for _, o := range objects {
-		one, drift, found, err := p.settle(ctx, o, want, main)
+		one, drift, found, err := p.reconcileObject(ctx, o, want, main)
 		out.Join(found)
 		if err != nil {
 			return nil, out, err
 		}
-		settled = append(settled, one)
+		reconciled = append(reconciled, one)
 		if drift != reconcile.None {
 			drifts[drift] = append(drifts[drift], o.String())
 			out.Drifting = append(out.Drifting, reconcile.Groups(o)...)
 		}
 	}
-	return settled, out, nil
+	return reconciled, out, nil
 }
 
-// settle changes one bootstrap object to what want asks for, or compares it if the topology controller owns it.
-func (p *pass) settle(ctx context.Context, o reconcile.Object, want plan.Want, main *resolve.Resolution) (
-	settled reconcile.Settled, drift reconcile.Drift, out report.Outcome, err error,
+// reconcileObject changes one bootstrap object to the state that is wanted, or compares it if the topology controller
+// owns it.
+func (p *pass) reconcileObject(ctx context.Context, o reconcile.Object, want plan.Want, main *resolve.Resolution) (
+	reconciled reconcile.Reconciled, drift reconcile.Drift, out report.Outcome, err error,
 ) {
-	settled.Object = o
+	reconciled.Object = o
 	if p.guarded.IsBehind(o.BootstrapObject) {
-		return settled, drift, out, reconcile.CacheBehind(o.Kind, o.BootstrapObject)
+		return reconciled, drift, out, reconcile.CacheBehind(o.Kind, o.BootstrapObject)
 	}
 	var copied *plan.Copied
 	switch {
 	case !o.IsTopologyOwned(), p.topology == nil && p.view.Enabled:
 	case p.topology == nil:
-		return settled, drift, out, nil
+		return reconciled, drift, out, nil
 	case o.IsOfMachine():
 		from, err := p.topology.CopiedFrom(ctx, o, want)
 		if err != nil {
-			return settled, drift, out, err
+			return reconciled, drift, out, err
 		}
 		copied = &from
 	case p.view.Enabled:
-		settled, drift, out, err = p.topology.Inspect(o, want)
-		out.Count(drift.Outcome(settled))
-		return settled, drift, out, err
+		reconciled, drift, out, err = p.topology.Inspect(o, want)
+		out.Count(drift.Outcome(reconciled))
+		return reconciled, drift, out, err
 	default:
-		return settled, drift, p.topology.Leave(o), nil
+		return reconciled, drift, p.topology.Leave(o), nil
 	}
-	settled, out, err = p.decideAndCarryOut(ctx, o, want, main, copied)
-	return settled, drift, out, err
+	reconciled, out, err = p.decideAndCarryOut(ctx, o, want, main, copied)
+	return reconciled, drift, out, err
 }
 
 // decideAndCarryOut decides about o and carries the decision out. copied is that of plan.Object.
 func (p *pass) decideAndCarryOut(
 	ctx context.Context, o reconcile.Object, want plan.Want, main *resolve.Resolution, copied *plan.Copied,
-) (settled reconcile.Settled, out report.Outcome, err error) {
-	settled.Object = o
+) (reconciled reconcile.Reconciled, out report.Outcome, err error) {
+	reconciled.Object = o
 	object := plan.Object{
 		Kind: o.Kind, Name: o.String(), Labels: o.GetLabels(), Annotations: o.GetAnnotations(),
 		Spec: o.Spec, Pools: o.Pools, Copied: copied, OfMachine: o.IsOfMachine(),
@@ -234,20 +235,20 @@ func (p *pass) decideAndCarryOut(
 	}
 	if want.Enabled {
 		if object.Foreign, err = p.reader.ForeignUser(ctx, p.view, o); err != nil {
-			return settled, out, err
+			return reconciled, out, err
 		}
 	}
 	for {
 		decision, err := plan.Decide(object, want, facts{pass: p, ctx: ctx, main: main, out: &out})
 		if err != nil {
-			return settled, out, err
+			return reconciled, out, err
 		}
-		settled, found, err := p.carryOut(ctx, o, decision)
+		reconciled, found, err := p.carryOut(ctx, o, decision)
 		out.Join(found)
 		if errors.Is(err, errTaken) { // since the check
 			continue
 		}
-		return settled, out, err
+		return reconciled, out, err
 	}
 }
 
@@ -309,47 +310,47 @@ func (f facts) Begun() (bool, error) {
 // carryOut carries out a decision about o. It returns errTaken if only writing the generated Secret shows that its name
 // is taken: then the decision has to be repeated.
 func (p *pass) carryOut(ctx context.Context, o reconcile.Object, decision plan.Decision) (
-	settled reconcile.Settled, out report.Outcome, err error,
+	reconciled reconcile.Reconciled, out report.Outcome, err error,
 ) {
-	settled.Object = o
+	reconciled.Object = o
 	resolution := resolve.Resolution{}
 	if decision.Resolution != nil {
 		resolution = *decision.Resolution
 	}
 	if decision.Secret != "" {
 		if out, err = p.secrets.Ensure(ctx, decision.Secret, resolution); err != nil {
-			return settled, out, err
+			return reconciled, out, err
 		}
 		if p.secrets.Taken(decision.Secret) != "" {
-			return settled, out, errTaken
+			return reconciled, out, errTaken
 		}
 	}
 	p.Counters.Rendered("controller", decision.Outcome())
 	out.Count(decision.Outcome())
 	for _, f := range decision.Report() {
 		if p.waitsWithFiles(o, f) {
-			settled.Waits = &f
+			reconciled.Waits = &f
 			continue
 		}
 		out.Find(f)
 	}
-	settled.Recipe, settled.Secret = decision.Recipe, decision.Secret
+	reconciled.Recipe, reconciled.Secret = decision.Recipe, decision.Secret
 	if decision.Resolution != nil {
-		settled.Proxy = resolution.Secret.Name.String()
+		reconciled.Proxy = resolution.Secret.Name.String()
 	}
 	if left := o.RollsIn(p.Now()); decision.Waits && left > 0 {
 		out.LookAgain(left)
 	}
 	if len(decision.Edits) > 0 && (decision.Version == 0 || o.Running) {
 		if err := p.checkCurrent(ctx); err != nil {
-			return settled, out, err
+			return reconciled, out, err
 		}
 	}
 	spec, change, err := p.writer.Write(ctx, o, decision)
 	if err != nil {
-		return settled, out, err
+		return reconciled, out, err
 	}
-	settled.Spec = spec
+	reconciled.Spec = spec
 	p.secrets.Keep(patch.References(spec)...)
 	switch change {
 	case reconcile.Added:
@@ -358,7 +359,7 @@ func (p *pass) carryOut(ctx context.Context, o reconcile.Object, decision plan.D
 		out.Removed = append(out.Removed, o.String())
 	case reconcile.Unchanged:
 	}
-	return settled, out, nil
+	return reconciled, out, nil
 }
 
 // waitsWithFiles reports whether f says that a control plane waits for a rollout whose running nodes get the files.
@@ -368,7 +369,7 @@ func (p *pass) waitsWithFiles(o reconcile.Object, f finding.Finding) bool {
 }
 
 // waiting returns the findings about control planes that wait: a note, if all nodes have the files.
-func waiting(objects []reconcile.Settled, behind []status.Group) (found []finding.Finding) {
+func waiting(objects []reconcile.Reconciled, behind []status.Group) (found []finding.Finding) {
 	for _, o := range objects {
 		if o.Waits == nil {
 			continue
@@ -395,26 +396,26 @@ func (p *pass) checkCurrent(ctx context.Context) error {
 	return nil
 }
 
-// settleLate patches objects that missed admission. Findings about them are reported with their template.
-func (p *pass) settleLate(ctx context.Context, main *resolve.Resolution) (report.Outcome, error) {
+// reconcileLate patches objects that missed admission. Findings about them are reported with their template.
+func (p *pass) reconcileLate(ctx context.Context, main *resolve.Resolution) (report.Outcome, error) {
 	late, err := p.configs.Late(ctx)
 	if err != nil {
 		return report.Outcome{}, err
 	}
-	_, out, err := p.settleAll(ctx, late, p.want(), main, nil)
+	_, out, err := p.reconcileAll(ctx, late, p.want(), main, nil)
 	out.Findings, out.Objects = nil, nil
 	return out, err
 }
 
 // followUp reports the Machines that are behind and replaces them if the Cluster asks for that.
-func (p *pass) followUp(ctx context.Context, objects []reconcile.Settled) (report.Outcome, error) {
+func (p *pass) followUp(ctx context.Context, objects []reconcile.Reconciled) (report.Outcome, error) {
 	return p.rollouts.Follow(ctx, reconcile.Pass{
 		Cluster: p.cluster, Configs: p.configs, Secrets: p.secrets, CheckCurrent: p.checkCurrent,
 	}, objects, p.options.Rollout)
 }
 
 // followInPlace follows the update in place of the Machines that are behind, if the Cluster asks for it.
-func (p *pass) followInPlace(ctx context.Context, objects []reconcile.Settled, behind []status.Group) (
+func (p *pass) followInPlace(ctx context.Context, objects []reconcile.Reconciled, behind []status.Group) (
 	report.Outcome, error,
 ) {
 	if p.inPlace == nil || p.options.Rollout != contract.RolloutInPlace {
@@ -427,7 +428,7 @@ func (p *pass) followInPlace(ctx context.Context, objects []reconcile.Settled, b
 
 // finishTopology completes the pass for the topology. missing are findings about missing objects.
 func (p *pass) finishTopology(
-	ctx context.Context, objects []reconcile.Settled, drifts map[reconcile.Drift][]string, missing report.Outcome,
+	ctx context.Context, objects []reconcile.Reconciled, drifts map[reconcile.Drift][]string, missing report.Outcome,
 ) (report.Outcome, error) {
 	if p.topology == nil {
 		return report.Outcome{}, nil

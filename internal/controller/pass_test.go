@@ -48,7 +48,7 @@ func (apiServer) GroupVersionKindFor(runtime.Object) (schema.GroupVersionKind, e
 	return bootstrapv1.GroupVersion.WithKind(plan.KindConfig), nil
 }
 
-func TestSettle_WaitsForACacheThatIsBehind(t *testing.T) {
+func TestPass_WaitsForACacheThatIsBehind(t *testing.T) {
 	t.Parallel()
 	guarded := backoff.New(apiServer{}, nil, func() time.Time { return time.Unix(0, 0) })
 	c := &Controller{guarded: guarded, writer: &reconcile.Writer{Client: guarded}}
@@ -60,7 +60,7 @@ func TestSettle_WaitsForACacheThatIsBehind(t *testing.T) {
 	}
 	stale := config("9")
 	_, _, _, err := c.newPass(&kinds.Cluster{}, intent.Cluster{}).
-		settle(t.Context(), reconcile.NewObject(stale, plan.KindConfig, false), plan.Want{}, nil)
+		reconcileObject(t.Context(), reconcile.NewObject(stale, plan.KindConfig, false), plan.Want{}, nil)
 	if !apierrors.IsConflict(err) {
 		t.Errorf("a version of the past is decided about: %v", err)
 	}
@@ -201,12 +201,12 @@ func TestWaiting_IsANoteWhileAllNodesHaveTheFiles(t *testing.T) {
 			c.writer = &reconcile.Writer{Client: backoff.New(apiServer{}, nil, c.Now)}
 			p := c.newPass(&kinds.Cluster{}, intent.Cluster{Enabled: !test.disabled})
 			p.options.Rollout = test.rollout
-			settled, out, err := p.carryOut(t.Context(), reconcile.NewObject(object, test.kind, true),
+			reconciled, out, err := p.carryOut(t.Context(), reconcile.NewObject(object, test.kind, true),
 				plan.Decision{Findings: []finding.Finding{waits, other}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			out.Find(waiting([]reconcile.Settled{settled}, test.behind)...)
+			out.Find(waiting([]reconcile.Reconciled{reconciled}, test.behind)...)
 			want := map[string]int{other.Reason: 1, waits.Reason: 1}
 			if test.note {
 				want = map[string]int{other.Reason: 1, "": 1}

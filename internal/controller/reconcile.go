@@ -155,7 +155,7 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 	}
 	done.Join(found)
 	done.Join(missing)
-	var settled []reconcile.Settled
+	var reconciled []reconcile.Reconciled
 	drifts := map[reconcile.Drift][]string{}
 	found, err = steps(ctx,
 		func(ctx context.Context) (report.Outcome, error) {
@@ -165,22 +165,22 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 			return p.topology.EnsureSecrets(ctx, objects, main, p.resolve)
 		},
 		func(ctx context.Context) (out report.Outcome, err error) {
-			settled, out, err = p.settleAll(ctx, objects, p.want(), main, drifts)
+			reconciled, out, err = p.reconcileAll(ctx, objects, p.want(), main, drifts)
 			return out, err
 		},
-		func(ctx context.Context) (report.Outcome, error) { return p.settleLate(ctx, main) },
+		func(ctx context.Context) (report.Outcome, error) { return p.reconcileLate(ctx, main) },
 		func(ctx context.Context) (out report.Outcome, err error) {
-			if out, err = p.followUp(ctx, settled); err != nil {
+			if out, err = p.followUp(ctx, reconciled); err != nil {
 				return out, err
 			}
-			out.Find(waiting(settled, *out.Behind)...)
-			found, err := p.followInPlace(ctx, settled, *out.Behind)
+			out.Find(waiting(reconciled, *out.Behind)...)
+			found, err := p.followInPlace(ctx, reconciled, *out.Behind)
 			out.Join(found)
 			return out, err
 		},
 		func(ctx context.Context) (report.Outcome, error) { return p.tidy(ctx, objects, patched) },
 		func(ctx context.Context) (report.Outcome, error) {
-			return p.finishTopology(ctx, settled, drifts, missing)
+			return p.finishTopology(ctx, reconciled, drifts, missing)
 		},
 		func(ctx context.Context) (report.Outcome, error) { return report.Outcome{}, p.secrets.Clean(ctx) },
 	)
@@ -191,7 +191,7 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 	done = done.withWarnings()
 	done.Find(intent.CheckNames(p.cluster.Labels, intent.TopologySourceOf(p.cluster))...)
 	done.Find(reconcile.CheckNames(objects)...)
-	done.summary = done.summarize(p.view, settled, len(missing.Findings) > 0)
+	done.summary = done.summarize(p.view, reconciled, len(missing.Findings) > 0)
 	return done, nil
 }
 
@@ -212,23 +212,25 @@ func (p *pass) disable(ctx context.Context) (done result, err error) {
 	if err != nil {
 		return done, err
 	}
-	var settled []reconcile.Settled
+	var reconciled []reconcile.Reconciled
 	done.Outcome, err = steps(ctx,
 		func(ctx context.Context) (out report.Outcome, err error) {
-			settled, out, err = p.settleAll(ctx, objects, p.want(), nil, nil)
+			reconciled, out, err = p.reconcileAll(ctx, objects, p.want(), nil, nil)
 			return out, err
 		},
 		func(ctx context.Context) (report.Outcome, error) {
-			_, out, err := p.settleAll(ctx, late, p.want(), nil, nil)
+			_, out, err := p.reconcileAll(ctx, late, p.want(), nil, nil)
 			return out, err
 		},
 		func(ctx context.Context) (report.Outcome, error) {
-			out, err := p.followUp(ctx, settled)
+			out, err := p.followUp(ctx, reconciled)
 			out.Findings = nil // which Machines still have the proxy is not news
 			return out, err
 		},
 		func(ctx context.Context) (report.Outcome, error) { return p.tidy(ctx, objects, patched) },
-		func(ctx context.Context) (report.Outcome, error) { return p.finishTopology(ctx, settled, nil, missing) },
+		func(ctx context.Context) (report.Outcome, error) {
+			return p.finishTopology(ctx, reconciled, nil, missing)
+		},
 		func(ctx context.Context) (report.Outcome, error) { return report.Outcome{}, p.secrets.Clean(ctx) },
 	)
 	done.gone = !done.IsExplained()
@@ -246,7 +248,7 @@ func (r result) withWarnings() result {
 // summarize returns the message of a configured Cluster. A Cluster that is not configured although there are no
 // findings gets findings that say so. unsupported reports whether an object was left alone because it cannot be
 // patched.
-func (r *result) summarize(cluster intent.Cluster, objects []reconcile.Settled, unsupported bool) string {
+func (r *result) summarize(cluster intent.Cluster, objects []reconcile.Reconciled, unsupported bool) string {
 	counted := make([]finding.Object, len(objects))
 	for i, o := range objects {
 		counted[i] = finding.Object{Name: o.String(), Secret: o.Proxy, Carries: patch.IsPatched(o.Spec)}

@@ -52,7 +52,7 @@ func (p *pass) tidy(ctx context.Context, objects []reconcile.Object, patched []k
 			p.secrets.Keep(patch.References(stray.Spec)...)
 			continue
 		}
-		_, _, found, err := p.settle(ctx, stray, remove, nil)
+		_, _, found, err := p.reconcileObject(ctx, stray, remove, nil)
 		out.Join(found)
 		if err != nil {
 			return out, err

@@ -113,7 +113,7 @@ func (p *pass) run(ctx context.Context) (idle bool, err error) {
 	for _, secret := range result.Secrets {
 		if secret.Delivered != nil {
 			delivered = append(delivered, secret)
-		} else if err := p.settle(ctx, secret); err != nil {
+		} else if err := p.writeSecret(ctx, secret); err != nil {
 			return false, err
 		}
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
-// settle writes a Secret that is wanted.
-func (p *pass) settle(ctx context.Context, wanted publish.Secret) error {
+// writeSecret writes a Secret that is wanted.
+func (p *pass) writeSecret(ctx context.Context, wanted publish.Secret) error {
 	if wanted.Kept {
 		return nil
 	}

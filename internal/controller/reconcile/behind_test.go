@@ -56,7 +56,7 @@ func TestLagging_StaysCurrentAfterAnUpdateInPlace(t *testing.T) {
 			Annotations:     map[string]string{contract.AnnotationUpdatedAt: test.updated},
 		}}
 		config.Spec = &kinds.Bootstrap{Spec: patch.Spec{PreKubeadmCommands: recipe.First}}
-		o := Settled{Object: Object{BootstrapObject: &kinds.KubeadmConfigTemplate{}, Kind: plan.KindTemplate}, Recipe: &recipe}
+		o := Reconciled{Object: Object{BootstrapObject: &kinds.KubeadmConfigTemplate{}, Kind: plan.KindTemplate}, Recipe: &recipe}
 		got := lagging(&madeTimes{}, []*kinds.KubeadmConfig{config}, o, "MachineDeployment", "md", test.changed)
 		if len(got.Machines) != test.behind {
 			t.Errorf("%s: behind are %+v", name, got.Machines)

@@ -80,8 +80,8 @@ func (o Object) Version() string {
 	return ""
 }
 
-// Settled is an object with the outcome of its decision.
-type Settled struct {
+// Reconciled is an object with the outcome of its decision.
+type Reconciled struct {
 	Object
 
 	// Recipe is the desired recipe of the object, nil if that is not known. Secret is the generated Secret that it refers

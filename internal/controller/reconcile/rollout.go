@@ -59,7 +59,7 @@ type Pass struct {
 }
 
 // Follow reports the Machines that are behind objects and, if rollout is contract.RolloutImmediate, replaces them.
-func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []Settled,
+func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []Reconciled,
 	rollout string,
 ) (out report.Outcome, err error) {
 	groups, changed, err := r.behind(ctx, p, objects)
@@ -90,7 +90,7 @@ func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []Settled,
 // behind compares the bootstrap data of Machines with objects, in their order. It only uses what Cluster API has
 // recorded about the data, so that the answer is the same after a restart. latest is when the content of a generated
 // Secret last changed, or the zero time.
-func (r *Rollouts) behind(ctx context.Context, p Pass, objects []Settled) (
+func (r *Rollouts) behind(ctx context.Context, p Pass, objects []Reconciled) (
 	groups []behind, latest time.Time, err error,
 ) {
 	configs, err := p.Configs.List(ctx)
@@ -139,7 +139,7 @@ func (r *Rollouts) behind(ctx context.Context, p Pass, objects []Settled) (
 }
 
 // lagging picks the Machines that are behind o.
-func lagging(made *madeTimes, configs []*kinds.KubeadmConfig, o Settled, kind, name string,
+func lagging(made *madeTimes, configs []*kinds.KubeadmConfig, o Reconciled, kind, name string,
 	changed time.Time,
 ) behind {
 	group := behind{Group: status.Group{Kind: kind, Name: name}}

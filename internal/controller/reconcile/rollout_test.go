@@ -77,7 +77,7 @@ func TestFollow_CountsTheMachinesThatAreBehind(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		change  []func(*kinds.KubeadmConfig)
-		objects func(controlPlane, template *Settled)
+		objects func(controlPlane, template *Reconciled)
 		changed time.Time
 		behind  string
 		// rolls is the object that the controller rolls itself.
@@ -98,7 +98,7 @@ func TestFollow_CountsTheMachinesThatAreBehind(t *testing.T) {
 		"that is being deleted":              {change: []func(*kinds.KubeadmConfig){worker, func(c *kinds.KubeadmConfig) { c.DeletionTimestamp = new(metav1.NewTime(noon())) }}},
 		"of a MachinePool":                   {change: []func(*kinds.KubeadmConfig){worker, func(c *kinds.KubeadmConfig) { c.OwnerReferences[0].Kind = "MachinePool" }}},
 		"of nobody":                          {change: []func(*kinds.KubeadmConfig){worker, func(c *kinds.KubeadmConfig) { c.OwnerReferences = nil }}},
-		"of an object that is left alone":    {change: []func(*kinds.KubeadmConfig){worker}, objects: func(_, template *Settled) { template.Recipe = nil }},
+		"of an object that is left alone":    {change: []func(*kinds.KubeadmConfig){worker}, objects: func(_, template *Reconciled) { template.Recipe = nil }},
 		"of a topology's pool, old entries":  {change: []func(*kinds.KubeadmConfig){worker}, objects: owned, behind: "MachineDeployment md"},
 		"of settings that cannot be used":    {change: []func(*kinds.KubeadmConfig){worker}, objects: unusable(""), behind: "MachineDeployment md"},
 		"of settings that can be used again": {change: []func(*kinds.KubeadmConfig){worker}, objects: unusable("team/proxy"), behind: "MachineDeployment md", rolls: "md"},
@@ -118,8 +118,8 @@ func TestFollow_CountsTheMachinesThatAreBehind(t *testing.T) {
 			reader, cluster, recipe := Reader{Client: s}, &kinds.Cluster{ObjectMeta: named("one")}, commands()
 			p := Pass{Cluster: cluster, Configs: reader.Configs(intent.ClusterOf(cluster)), CheckCurrent: current}
 			p.Secrets = Store{Writer: writer, Reader: reader, Now: noon}.Of(cluster, intent.ClusterOf(cluster), p.Configs)
-			controlPlane := Settled{Object: NewObject(cp, plan.KindControlPlane, true), Recipe: &recipe, Secret: secret.Name}
-			template := Settled{
+			controlPlane := Reconciled{Object: NewObject(cp, plan.KindControlPlane, true), Recipe: &recipe, Secret: secret.Name}
+			template := Reconciled{
 				Object: NewObject(&kinds.KubeadmConfigTemplate{ObjectMeta: named("t")}, plan.KindTemplate, false),
 				Recipe: &recipe, Secret: secret.Name,
 			}
@@ -130,7 +130,7 @@ func TestFollow_CountsTheMachinesThatAreBehind(t *testing.T) {
 			for _, rollout := range []string{contract.RolloutOnNextRollout, contract.RolloutImmediate} {
 				s.writes = nil
 				r := &Rollouts{Client: s, Reporter: &report.Reporter{Recorder: events.NewFakeRecorder(1)}, Now: noon}
-				out, err := r.Follow(t.Context(), p, []Settled{controlPlane, template}, rollout)
+				out, err := r.Follow(t.Context(), p, []Reconciled{controlPlane, template}, rollout)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -156,13 +156,13 @@ func TestFollow_CountsTheMachinesThatAreBehind(t *testing.T) {
 }
 
 // owned makes the topology controller the owner of a template.
-func owned(_, template *Settled) {
+func owned(_, template *Reconciled) {
 	template.SetLabels(map[string]string{clusterv1.ClusterTopologyOwnedLabel: ""})
 }
 
 // unusable gives a template files whose settings come from a proxy Secret, or cannot be used.
-func unusable(proxy string) func(_, template *Settled) {
-	return func(_, template *Settled) {
+func unusable(proxy string) func(_, template *Reconciled) {
+	return func(_, template *Reconciled) {
 		recipe := commands()
 		recipe.Files = []patch.File{{Path: contract.PathProxyEnv, Content: "x"}}
 		template.Recipe, template.Proxy = &recipe, proxy
@@ -178,7 +178,7 @@ func TestLagging_NamesTheYoungestMachineThatOnlyARolloutReplaces(t *testing.T) {
 		config.CreationTimestamp = metav1.NewTime(noon().Add(time.Duration([]int{1, 3, 2}[i]) * time.Minute))
 		configs = append(configs, config)
 	}
-	o := Settled{Object: Object{BootstrapObject: &kinds.KubeadmConfigTemplate{}, Kind: plan.KindTemplate}, Recipe: &recipe}
+	o := Reconciled{Object: Object{BootstrapObject: &kinds.KubeadmConfigTemplate{}, Kind: plan.KindTemplate}, Recipe: &recipe}
 	got := lagging(&madeTimes{}, configs, o, intent.KindMachineDeployment, "md", time.Time{})
 	var names []string
 	for _, machine := range got.Machines {

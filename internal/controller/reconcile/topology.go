@@ -67,11 +67,11 @@ const (
 )
 
 // Outcome is the outcome of an inspection with a drift, see plan.Decision.
-func (d Drift) Outcome(settled Settled) string {
+func (d Drift) Outcome(reconciled Reconciled) string {
 	switch {
 	case d != None:
 		return plan.OutcomeWaiting
-	case settled.Recipe == nil:
+	case reconciled.Recipe == nil:
 		return plan.OutcomeLeftAlone
 	default:
 		return plan.OutcomeUnchanged
@@ -182,14 +182,14 @@ func (t *Topology) isFrozen(o Object) bool {
 }
 
 // Inspect compares an object with the hook's result for its template.
-func (t *Topology) Inspect(o Object, want plan.Want) (settled Settled,
+func (t *Topology) Inspect(o Object, want plan.Want) (reconciled Reconciled,
 	drift Drift, out report.Outcome, err error,
 ) {
-	settled.Object = o
+	reconciled.Object = o
 	t.Secrets.Keep(patch.References(o.Spec)...)
 	decision, known, err := t.decide(o, want)
 	if err != nil {
-		return settled, drift, out, err
+		return reconciled, drift, out, err
 	}
 	patched := patch.IsPatched(o.Spec)
 	override := t.override(o)
@@ -208,12 +208,12 @@ func (t *Topology) Inspect(o Object, want plan.Want) (settled Settled,
 	case !plan.Carries(o.Spec, *decision.Recipe):
 		drift = Stale
 	case len(decision.Edits) == 0:
-		settled.Recipe, settled.Secret = decision.Recipe, decision.Secret
+		reconciled.Recipe, reconciled.Secret = decision.Recipe, decision.Secret
 	}
 	if decision.Resolution != nil && !t.isFrozen(o) {
-		settled.Proxy = decision.Resolution.Secret.Name.String()
+		reconciled.Proxy = decision.Resolution.Secret.Name.String()
 	}
-	return settled, drift, out, nil
+	return reconciled, drift, out, nil
 }
 
 // override is the proxy Secret that the topology gives to the pool of an object, "" for the Cluster's.
@@ -280,9 +280,9 @@ func Groups(o Object) (groups []status.Group) {
 	return groups
 }
 
-// Finish completes a pass after all objects are settled. drifts are those of objects, by name. complete reports that no
-// object was missing.
-func (t *Topology) Finish(ctx context.Context, objects []Settled, drifts map[Drift][]string,
+// Finish completes a pass after all objects are reconciled. drifts are those of objects, by name. complete reports that
+// no object was missing.
+func (t *Topology) Finish(ctx context.Context, objects []Reconciled, drifts map[Drift][]string,
 	complete bool,
 ) (out report.Outcome, err error) {
 	// An old template may still serve a MachineSet.
@@ -323,8 +323,8 @@ func (t *Topology) releases(freeze intent.Freeze) bool {
 }
 
 // keeps reports whether a freeze applies to any of objects.
-func keeps(freeze intent.Freeze, objects []Settled) bool {
-	return slices.ContainsFunc(objects, func(o Settled) bool {
+func keeps(freeze intent.Freeze, objects []Reconciled) bool {
+	return slices.ContainsFunc(objects, func(o Reconciled) bool {
 		return o.IsTopologyOwned() && freeze.Covers(o.Version()) && patch.IsPatched(o.Spec) == freeze.Enabled
 	})
 }

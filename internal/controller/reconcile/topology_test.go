@@ -147,7 +147,7 @@ func TestInspect_FindsHowAnObjectDiffers(t *testing.T) {
 			case "gone":
 				o.Pools[0].Name = test.pool
 			}
-			settled, drift, out, err := topology.Inspect(o, topology.want())
+			reconciled, drift, out, err := topology.Inspect(o, topology.want())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -155,9 +155,9 @@ func TestInspect_FindsHowAnObjectDiffers(t *testing.T) {
 			if outcome == "" {
 				outcome = plan.OutcomeUnchanged
 			}
-			if drift != test.drift || drift.Outcome(settled) != outcome || reasons(out) != test.found ||
-				(settled.Proxy != "") != test.proxy {
-				t.Errorf("drift %d, outcome %s, findings %+v, proxy %q", drift, drift.Outcome(settled), out.Findings, settled.Proxy)
+			if drift != test.drift || drift.Outcome(reconciled) != outcome || reasons(out) != test.found ||
+				(reconciled.Proxy != "") != test.proxy {
+				t.Errorf("drift %d, outcome %s, findings %+v, proxy %q", drift, drift.Outcome(reconciled), out.Findings, reconciled.Proxy)
 			}
 			for _, name := range patch.References(test.spec) {
 				if !topology.Secrets.needed[name] {
@@ -309,7 +309,7 @@ func TestFinish_EndsAFreezeThatAppliesToNothing(t *testing.T) {
 		template.Spec = &kinds.KubeadmConfigTemplateSpec{Template: &kinds.KubeadmConfigTemplateResource{Spec: referring("kept")}}
 		topology, shown := topologyOf(t, test.annotations, template)
 		topology.View.Enabled = !test.disabled
-		out, err := topology.Finish(t.Context(), []Settled{{Object: templateOf(patch.Spec{})}}, nil, !test.incomplete)
+		out, err := topology.Finish(t.Context(), []Reconciled{{Object: templateOf(patch.Spec{})}}, nil, !test.incomplete)
 		if err != nil || len(out.Findings) > 0 || strings.Join(shown.writes, "\n") != test.write || !topology.Secrets.needed["kept"] {
 			t.Errorf("%s: writes %q, findings %+v, needed %v, error %v", name, shown.writes, out.Findings, topology.Secrets.needed, err)
 		}

@@ -150,7 +150,7 @@ func (a *Applier) Apply(ctx context.Context, cluster *kinds.Cluster, guarded *ba
 	a.done.Delete(cluster.UID) // a pass that fails half-way leaves neither
 	remoteCtx, cancel := context.WithTimeout(ctx, passTime)
 	defer cancel()
-	err = a.settle(remoteCtx, p, guarded)
+	err = a.reconcile(remoteCtx, p, guarded)
 	switch refused, isRefusal := err.(*refusedError); { //nolint:errorlint // made here
 	case ctx.Err() != nil:
 		return out, true, ctx.Err() //nolint:wrapcheck // the manager stops
@@ -196,7 +196,7 @@ func (a *Applier) away(out *report.Outcome, key client.ObjectKey, withdraws, fai
 	}
 }
 
-func (a *Applier) settle(ctx context.Context, p *application, guarded *backoff.Client) error {
+func (a *Applier) reconcile(ctx context.Context, p *application, guarded *backoff.Client) error {
 	key := client.ObjectKeyFromObject(p.cluster)
 	remote, closeConnection, err := a.Connect(ctx, key)
 	if err != nil {

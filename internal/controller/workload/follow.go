@@ -104,7 +104,7 @@ type Pass struct {
 	Secrets *reconcile.Secrets
 	Options intent.Options
 	// Objects are the bootstrap objects.
-	Objects []reconcile.Settled
+	Objects []reconcile.Reconciled
 	// Behind are the Machines that are behind.
 	Behind []status.Group
 }
@@ -222,7 +222,7 @@ func (f *Follower) members(ctx context.Context, p Pass) (members []Member, rolls
 		}
 	}
 	rolls = slices.ContainsFunc(members, func(m Member) bool { return m.Group == "" && (m.Leaving || m.Node == "") }) ||
-		slices.ContainsFunc(p.Objects, func(o reconcile.Settled) bool {
+		slices.ContainsFunc(p.Objects, func(o reconcile.Reconciled) bool {
 			controlPlane, ok := o.BootstrapObject.(*kinds.KubeadmControlPlane)
 			return ok && controlPlane.IsRolling()
 		})
@@ -231,7 +231,7 @@ func (f *Follower) members(ctx context.Context, p Pass) (members []Member, rolls
 }
 
 // targetsOf returns the generated Secret of each group, "" for one that asks for no proxy, as far as that is known.
-func targetsOf(objects []reconcile.Settled) map[string]string {
+func targetsOf(objects []reconcile.Reconciled) map[string]string {
 	targets := map[string]string{}
 	for _, o := range objects {
 		if o.Recipe == nil {
@@ -298,7 +298,7 @@ func (f *Follower) pools(ctx context.Context, p Pass) (members []Member, err err
 			}
 		}
 	}
-	if !slices.ContainsFunc(p.Objects, func(o reconcile.Settled) bool { return o.Kind == plan.KindConfig }) {
+	if !slices.ContainsFunc(p.Objects, func(o reconcile.Reconciled) bool { return o.Kind == plan.KindConfig }) {
 		return nil, nil
 	}
 	var pools kinds.MachinePoolList

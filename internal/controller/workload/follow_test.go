@@ -184,8 +184,8 @@ func TestMembers_AreThoseOfTheTargets(t *testing.T) {
 	}
 	const controlPlane, deployment = clusterv1.MachineControlPlaneLabel, clusterv1.MachineDeploymentNameLabel
 	rolling := metav1.Condition{Type: clusterv1.RollingOutCondition, Status: metav1.ConditionTrue}
-	settled := func(o kinds.BootstrapObject, kind, secret string, known bool, pool ...plan.Pool) reconcile.Settled {
-		s := reconcile.Settled{Object: reconcile.NewObject(o, kind, true), Secret: secret}
+	reconciled := func(o kinds.BootstrapObject, kind, secret string, known bool, pool ...plan.Pool) reconcile.Reconciled {
+		s := reconcile.Reconciled{Object: reconcile.NewObject(o, kind, true), Secret: secret}
 		if s.Pools = pool; known {
 			s.Recipe = &patch.Recipe{}
 		}
@@ -229,12 +229,12 @@ func TestMembers_AreThoseOfTheTargets(t *testing.T) {
 			members, rolls, err := (&Follower{Live: api}).Init().members(t.Context(), Pass{
 				Cluster: &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "prod"}},
 				Configs: reconcile.Reader{Client: api}.Configs(intent.Cluster{Name: "prod"}),
-				Objects: []reconcile.Settled{
-					settled(kcp, plan.KindControlPlane, main, true),
-					settled(&kinds.KubeadmConfigTemplate{}, plan.KindTemplate, "md-files", true, of("MachineDeployment", "md")),
-					settled(&kinds.KubeadmConfigTemplate{}, plan.KindTemplate, "", true, of("MachineDeployment", "none")),
-					settled(&kinds.KubeadmConfigTemplate{}, plan.KindTemplate, "", false, of("MachineDeployment", "unknown")),
-					settled(&kinds.KubeadmConfig{}, plan.KindConfig, "mp-files", true, of("MachinePool", "mp")),
+				Objects: []reconcile.Reconciled{
+					reconciled(kcp, plan.KindControlPlane, main, true),
+					reconciled(&kinds.KubeadmConfigTemplate{}, plan.KindTemplate, "md-files", true, of("MachineDeployment", "md")),
+					reconciled(&kinds.KubeadmConfigTemplate{}, plan.KindTemplate, "", true, of("MachineDeployment", "none")),
+					reconciled(&kinds.KubeadmConfigTemplate{}, plan.KindTemplate, "", false, of("MachineDeployment", "unknown")),
+					reconciled(&kinds.KubeadmConfig{}, plan.KindConfig, "mp-files", true, of("MachinePool", "mp")),
 				},
 			})
 			var got []string
