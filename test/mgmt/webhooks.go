@@ -24,6 +24,10 @@ type Webhooks struct {
 	options *envtest.WebhookInstallOptions
 }
 
+// WebhookTimeout is for how many seconds an API server of tests waits for a webhook: the most that Kubernetes allows. With
+// the few of the manifests a busy machine would admit objects without the product, as failurePolicy Ignore asks for.
+const WebhookTimeout = 30
+
 // PrepareWebhooks builds a kustomization and extracts its mutating webhook configurations. Close removes the
 // certificate.
 func PrepareWebhooks(dir string) (*Webhooks, error) {
@@ -39,6 +43,9 @@ func PrepareWebhooks(dir string) (*Webhooks, error) {
 		configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, configuration); err != nil {
 			return nil, fmt.Errorf("decoding webhook configuration of %s: %w", dir, err)
+		}
+		for i := range configuration.Webhooks {
+			configuration.Webhooks[i].TimeoutSeconds = new(int32(WebhookTimeout))
 		}
 		options.MutatingWebhooks = append(options.MutatingWebhooks, configuration)
 	}

@@ -78,7 +78,8 @@ func movable(object *unstructured.Unstructured) {
 	object.SetLabels(labels)
 }
 
-// localize replaces, in any depth, every clientConfig that names a Service by one with a URL of loopback.
+// localize replaces, in any depth, every clientConfig that names a Service by one with a URL of loopback. Admission
+// webhooks get mgmt.WebhookTimeout.
 func (c *Cluster) localize(value any, port int) {
 	switch v := value.(type) {
 	case []any:
@@ -92,6 +93,9 @@ func (c *Cluster) localize(value any, port int) {
 				v["clientConfig"] = map[string]any{
 					"url":      "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) + path,
 					"caBundle": base64.StdEncoding.EncodeToString(c.Authority.PEM),
+				}
+				if _, ok := v["timeoutSeconds"]; ok {
+					v["timeoutSeconds"] = int64(mgmt.WebhookTimeout)
 				}
 			}
 		}
