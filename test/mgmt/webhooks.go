@@ -24,8 +24,8 @@ type Webhooks struct {
 	options *envtest.WebhookInstallOptions
 }
 
-// WebhookTimeout is for how many seconds an API server of tests waits for a webhook: the most that Kubernetes allows. With
-// the few of the manifests a busy machine would admit objects without the product, as failurePolicy Ignore asks for.
+// WebhookTimeout is for how many seconds an API server of tests waits for a webhook: the most that Kubernetes allows.
+// With the few of the manifests a busy machine would admit objects without the product, as failurePolicy Ignore asks.
 const WebhookTimeout = 30
 
 // PrepareWebhooks builds a kustomization and extracts its mutating webhook configurations. Close removes the
