@@ -285,22 +285,11 @@ func (f facts) Taken(o plan.Object, secret string) (string, error) {
 }
 
 func (f facts) Infrastructure(o plan.Object) (plan.Infrastructure, error) {
-	for _, pool := range o.Pools {
-		template, err := f.Memory.Template(f.ctx, f.view.Namespace, pool.Infrastructure, o.OfMachine)
-		switch {
-		case err != nil:
-			return plan.Infrastructure{}, err
-		case template.Windows != "":
-			return plan.Infrastructure{Windows: template.Windows}, nil
-		case !template.Exists:
-			if !o.OfMachine {
-				f.out.LookAgain(template.Again)
-			}
-			missing := fmt.Sprintf("%s %s/%s of %s", pool.Infrastructure.Kind, f.view.Namespace, pool.Infrastructure.Name, pool)
-			return plan.Infrastructure{Missing: missing}, nil
-		}
+	found, again, err := f.Memory.Templates(f.ctx, f.view.Namespace, o.Pools, o.OfMachine)
+	if again > 0 && !o.OfMachine {
+		f.out.LookAgain(again)
 	}
-	return plan.Infrastructure{}, nil
+	return found, err
 }
 
 func (f facts) Begun() (bool, error) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
 const (
@@ -39,6 +40,24 @@ type Template struct {
 
 	until time.Time
 	keep  time.Duration
+}
+
+// Templates returns the first fact that the infrastructure templates of pools tell, as Template reads them, and when a
+// missing one is read again.
+func (m *Memory) Templates(ctx context.Context, namespace string, pools []plan.Pool, fresh bool) (
+	plan.Infrastructure, time.Duration, error,
+) {
+	for _, pool := range pools {
+		template, err := m.Template(ctx, namespace, pool.Infrastructure, fresh)
+		if err != nil || template.Windows != "" {
+			return plan.Infrastructure{Windows: template.Windows}, 0, err
+		}
+		if !template.Exists {
+			missing := fmt.Sprintf("%s %s/%s of %s", pool.Infrastructure.Kind, namespace, pool.Infrastructure.Name, pool)
+			return plan.Infrastructure{Missing: missing}, template.Again, nil
+		}
+	}
+	return plan.Infrastructure{}, 0, nil
 }
 
 // Template reads an infrastructure template, for the operating system that it asks for. It reads it live: there are as

@@ -132,18 +132,8 @@ func (f facts) Taken(_ plan.Object, secret string) (string, error) {
 }
 
 func (f facts) Infrastructure(o plan.Object) (plan.Infrastructure, error) {
-	for _, pool := range o.Pools {
-		template, err := f.admission.Memory.Template(f.ctx, f.namespace, pool.Infrastructure, true)
-		switch {
-		case err != nil:
-			return plan.Infrastructure{}, err
-		case template.Windows != "":
-			return plan.Infrastructure{Windows: template.Windows}, nil
-		case !template.Exists:
-			return plan.Infrastructure{Missing: pool.Infrastructure.Name}, nil
-		}
-	}
-	return plan.Infrastructure{}, nil
+	found, _, err := f.Memory.Templates(f.ctx, f.namespace, o.Pools, true)
+	return found, err
 }
 
 func (f facts) Begun() (bool, error) {
