@@ -1,7 +1,6 @@
 package report
 
 import (
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,20 +28,14 @@ type tally struct {
 	count   int
 }
 
-// states are the states of all Clusters that have the condition, by UID.
-type states struct {
-	mutex sync.Mutex
-	known map[types.UID]state
-}
-
 // note remembers what a pass has reported. What a pass that ended early has not found out stays as it was.
-func (s *states) note(cluster client.Object, condition finding.Condition, out Outcome) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if s.known == nil {
-		s.known = map[types.UID]state{}
+func (m *memory) note(cluster client.Object, condition finding.Condition, out Outcome) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if m.states == nil {
+		m.states = map[types.UID]state{}
 	}
-	now := s.known[cluster.GetUID()]
+	now := m.states[cluster.GetUID()]
 	now.cluster, now.status, now.reason = client.ObjectKeyFromObject(cluster), condition.Status, condition.Reason
 	if out.Behind != nil {
 		now.behind, now.expires = status.Sum(*out.Behind), out.Expires
@@ -51,13 +44,7 @@ func (s *states) note(cluster client.Object, condition finding.Condition, out Ou
 			now.objects = append(now.objects, tally{outcome, count})
 		}
 	}
-	s.known[cluster.GetUID()] = now
-}
-
-func (s *states) forget(uid types.UID) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	delete(s.known, uid)
+	m.states[cluster.GetUID()] = now
 }
 
 // Metrics collects the metrics of all Clusters. They are those of the last pass over each Cluster, so only the process
@@ -115,7 +102,7 @@ func (m Metrics) Describe(all chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m Metrics) Collect(metrics chan<- prometheus.Metric) {
-	d, s := describe(), &m.Reporter.states
+	d, s := describe(), &m.Reporter.memory
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
@@ -129,7 +116,7 @@ func (m Metrics) Collect(metrics chan<- prometheus.Metric) {
 			*known = other
 		}
 	}
-	for _, one := range s.known {
+	for _, one := range s.states {
 		clusters[[2]string{one.status, one.reason}]++
 		behind += one.behind.Machines
 		first(&oldest, one.behind.Oldest)

@@ -31,8 +31,7 @@ type Reporter struct {
 	// Lease is the Lease that this process renews, as namespace/name, or "".
 	Lease string
 
-	news   news
-	states states
+	memory memory
 }
 
 // Report writes findings into the condition of a Cluster, or summary if none of them has a reason, and emits the event
@@ -43,12 +42,12 @@ func (r *Reporter) Report(ctx context.Context, cluster *kinds.Cluster, out Outco
 		r.changed(cluster, out)
 		return nil
 	}
-	r.states.note(cluster, found, out)
+	r.memory.note(cluster, found, out)
 	changed, err := r.condition().Set(ctx, cluster, found)
 	if err == nil {
 		err = r.record(ctx, cluster, out)
 	}
-	if err != nil || !r.news.isNew(cluster.UID, finding.Digest(out.Findings), changed) {
+	if err != nil || !r.memory.isNew(cluster.UID, finding.Digest(out.Findings), changed) {
 		r.changed(cluster, out)
 		return err
 	}
@@ -64,14 +63,14 @@ func (r *Reporter) condition() Condition {
 
 // Remove removes the condition from a Cluster, and emits the event of the pass.
 func (r *Reporter) Remove(ctx context.Context, cluster *kinds.Cluster, out Outcome) error {
-	r.states.forget(cluster.UID)
+	r.memory.forgetState(cluster.UID)
 	err := r.annotate(ctx, cluster, map[string]any{
 		contract.AnnotationMachinesBehind: nil, contract.AnnotationLastPass: nil,
 	})
 	if err == nil {
 		err = r.condition().Remove(ctx, cluster)
 	}
-	if err != nil || !HasCondition(cluster) || !r.news.isNew(cluster.UID, "", true) {
+	if err != nil || !HasCondition(cluster) || !r.memory.isNew(cluster.UID, "", true) {
 		r.changed(cluster, out)
 		return err
 	}
@@ -123,8 +122,7 @@ func (r *Reporter) Changed(cluster *kinds.Cluster, out Outcome) { r.changed(clus
 
 // Forget forgets a Cluster that is being deleted.
 func (r *Reporter) Forget(uid types.UID) {
-	r.news.forget(uid)
-	r.states.forget(uid)
+	r.memory.forget(uid)
 }
 
 // HasCondition reports whether a Cluster has the condition.
@@ -132,31 +130,43 @@ func HasCondition(cluster *kinds.Cluster) bool {
 	return Condition{Type: contract.ConditionProxyConfigured}.IsOn(cluster)
 }
 
-// news remembers the last report about each Cluster, because a cache that is behind shows the old condition once more.
-// After a restart the condition itself shows it.
-type news struct {
+// memory is what is remembered of the Clusters, by UID.
+type memory struct {
 	mutex sync.Mutex
-	last  map[types.UID]string
+	// news are the digests of the last reports, because a cache that is behind shows the old condition once more. After a
+	// crash, the condition itself shows it.
+	news map[types.UID]string
+	// states are the states of all Clusters that have the condition, for metrics. After a crash, the first pass over each
+	// Cluster finds its state again.
+	states map[types.UID]state
 }
 
-// maxNews is how many Clusters are remembered. Beyond that the map is cleared.
+// maxNews is how many digests are remembered. Beyond that the map is cleared.
 const maxNews = 100_000
 
 // isNew remembers a digest of findings, and reports whether the one before differs. changed is the answer about a
 // Cluster that is not remembered.
-func (n *news) isNew(uid types.UID, digest string, changed bool) bool {
-	n.mutex.Lock()
-	defer n.mutex.Unlock()
-	before, known := n.last[uid]
-	if n.last == nil || len(n.last) >= maxNews {
-		n.last = map[types.UID]string{}
+func (m *memory) isNew(uid types.UID, digest string, changed bool) bool {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	before, known := m.news[uid]
+	if m.news == nil || len(m.news) >= maxNews {
+		m.news = map[types.UID]string{}
 	}
-	n.last[uid] = digest
+	m.news[uid] = digest
 	return known && before != digest || !known && changed
 }
 
-func (n *news) forget(uid types.UID) {
-	n.mutex.Lock()
-	defer n.mutex.Unlock()
-	delete(n.last, uid)
+// forgetState forgets the state of a Cluster that has no condition any more.
+func (m *memory) forgetState(uid types.UID) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	delete(m.states, uid)
+}
+
+func (m *memory) forget(uid types.UID) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	delete(m.news, uid)
+	delete(m.states, uid)
 }

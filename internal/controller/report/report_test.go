@@ -13,7 +13,7 @@ import (
 
 func TestNews_IsWhatDiffersFromTheLastReport(t *testing.T) {
 	t.Parallel()
-	var n news
+	var n memory
 	for i, step := range []struct {
 		uid     types.UID
 		digest  string
@@ -40,8 +40,8 @@ func TestNews_IsWhatDiffersFromTheLastReport(t *testing.T) {
 	for i := range 2 * maxNews {
 		n.isNew(types.UID(fmt.Sprint(i)), "", false)
 	}
-	if len(n.last) > maxNews {
-		t.Errorf("%d Clusters are remembered", len(n.last))
+	if len(n.news) > maxNews {
+		t.Errorf("%d Clusters are remembered", len(n.news))
 	}
 }
 

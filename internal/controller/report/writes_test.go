@@ -146,8 +146,8 @@ func TestReporter_WritesWhatDiffers(t *testing.T) {
 		if got := strings.Join(d.lines, "\n"); got != step.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", step.name, got, step.want)
 		}
-		if len(r.states.known) != step.known {
-			t.Errorf("%s: the metrics know %d Clusters", step.name, len(r.states.known))
+		if len(r.memory.states) != step.known {
+			t.Errorf("%s: the metrics know %d Clusters", step.name, len(r.memory.states))
 		}
 	}
 }
