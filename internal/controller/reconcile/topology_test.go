@@ -189,6 +189,23 @@ func TestLeave_ReportsWhatStillHasTheProxy(t *testing.T) {
 			test.message != "" && !strings.Contains(out.Findings[0].Message, test.message) {
 			t.Errorf("%s: got %+v", name, out)
 		}
+		if kept := topology.Secrets.needed[intent.GeneratedSecretName("one")]; kept != (test.message != "") {
+			t.Errorf("%s: the Secret is kept: %t", name, kept)
+		}
+	}
+}
+
+func TestCheckNames_NamesThePoolWhoseAnnotationNothingReads(t *testing.T) {
+	t.Parallel()
+	o := templateOf(patch.Spec{})
+	misspelt := map[string]string{contract.AnnotationSecret + "s": "x"}
+	of := plan.Pool{Pool: intent.Pool{Kind: intent.KindMachineDeployment, Name: "own"}, Object: "own", Annotations: misspelt}
+	ofTopology := of
+	ofTopology.Object, ofTopology.Topology = "theirs", true
+	o.Pools = []plan.Pool{of, ofTopology}
+	found := CheckNames([]Object{o})
+	if len(found) != 1 || !strings.Contains(found[0].String(), of.String()) {
+		t.Errorf("found %v, want one of %s", found, of)
 	}
 }
 
