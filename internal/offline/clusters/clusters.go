@@ -1,5 +1,5 @@
-// Package clusters reads the Clusters of manifests: their pools, settings, proxy Secrets and infrastructure. It
-// decides nothing about bootstrap objects and changes nothing.
+// Package clusters reads the Clusters of manifests: their pools, settings, proxy Secrets and infrastructure, and has the
+// controller's decision about their bootstrap objects. It changes nothing.
 package clusters
 
 import (
@@ -37,6 +37,7 @@ type Manifests struct {
 
 	secrets      secretReader
 	installation types.NamespacedName
+	users        map[*manifest.Object][]user // of each bootstrap object
 }
 
 // Read parses inputs, and further files with proxy Secrets; installation is the installation-wide Secret, or the zero
@@ -47,6 +48,7 @@ func Read(inputs, secrets []Input, installation types.NamespacedName) (*Manifest
 	var given []*manifest.Stream
 	m.Streams, problems = m.read(inputs)
 	m.Index = newIndex(objectsOf(m.Streams))
+	m.users = m.findUsers()
 	given, more = m.read(secrets)
 	problems = append(problems, more...)
 	var err error

@@ -17,20 +17,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// member is a bootstrap object of a Cluster.
-type member struct {
-	object  *manifest.Object
-	workers []*manifest.Object // none for a control plane
-}
-
-// members returns the bootstrap objects of a Cluster, the control plane first, without those that its topology owns. An
-// object that cannot be patched is a problem if the Cluster is to be patched.
-func (r *renderer) members(cluster *manifest.Object, view intent.Cluster) []member {
-	enabled := r.All || view.Enabled
-	var members []member
-	if o := r.KubeadmControlPlane(cluster); o != nil {
-		members = append(members, member{object: o})
-	} else if enabled && !view.Topology {
+// explainMembers reports which bootstrap objects of a Cluster that is to be patched are not patched.
+func (r *renderer) explainMembers(cluster *manifest.Object, view intent.Cluster) {
+	if r.KubeadmControlPlane(cluster) == nil && !view.Topology {
 		switch kind, name := view.ControlPlaneKind, view.ControlPlaneName; {
 		case kind == "":
 		case kind == plan.KindControlPlane:
@@ -43,20 +32,10 @@ func (r *renderer) members(cluster *manifest.Object, view intent.Cluster) []memb
 		}
 	}
 	for _, worker := range r.Workers(cluster) {
-		o := r.Bootstrap(worker)
-		if o == nil || plan.IsTopologyOwned(worker.Labels()) {
-			if enabled {
-				r.explain(worker)
-			}
-			continue
-		}
-		if i := slices.IndexFunc(members, func(m member) bool { return m.object == o }); i >= 0 {
-			members[i].workers = append(members[i].workers, worker)
-		} else {
-			members = append(members, member{object: o, workers: []*manifest.Object{worker}})
+		if r.Bootstrap(worker) == nil || plan.IsTopologyOwned(worker.Labels()) {
+			r.explain(worker)
 		}
 	}
-	return members
 }
 
 // explain reports why the bootstrap object of a worker is not patched.
@@ -129,102 +108,54 @@ func (c *clusterRun) resolve(ctx context.Context, override, pool string) *plan.V
 	return &plan.Values{Resolution: &resolution}
 }
 
+// errRecorded reports that the facts are not known, for a reason that has been recorded as a problem.
+var errRecorded = errors.New("a problem has been recorded")
+
 // reconcile changes one bootstrap object to the state that the Cluster desires. main are the settings of the Cluster,
 // nil if there are none.
-func (c *clusterRun) reconcile(ctx context.Context, m member, enabled bool, main *plan.Values) {
-	object := c.objectOf(m)
+func (c *clusterRun) reconcile(ctx context.Context, m clusters.Member, enabled bool, main *plan.Values) {
 	want := plan.Want{Cluster: c.view.Name, Enabled: enabled, Options: c.options}
-	decision, err := plan.Decide(object, want, facts{c, m, main, ctx})
+	decision, err := c.Decide(c.object, m, want, func(override, pool string) (plan.Values, error) {
+		values := main
+		if override != "" {
+			values = c.resolve(ctx, override, pool)
+		}
+		if values == nil {
+			return plan.Values{}, errRecorded
+		}
+		return *values, nil
+	})
 	if err != nil {
 		return // it has been recorded as a problem
 	}
 	c.carryOut(m, decision)
 	if !enabled && len(decision.Edits) > 0 {
-		c.note(m.object, "removed the proxy, because Cluster %s has no label %s", c.view.Name, contract.LabelEnabled)
+		c.note(m.Object, "removed the proxy, because Cluster %s has no label %s", c.view.Name, contract.LabelEnabled)
 	}
 }
-
-// objectOf returns a bootstrap object of the manifests as Decide reads it.
-func (c *clusterRun) objectOf(m member) plan.Object {
-	object := plan.Object{
-		Kind: m.object.Kind(), Name: "it", Labels: m.object.Labels(), Annotations: m.object.Annotations(),
-		Spec: c.BootstrapOf(m.object).Bootstrap().View(), Foreign: c.foreignUser(m.object, c.object),
-	}
-	for _, worker := range m.workers {
-		pool := c.Pool(worker)
-		pool.Name, pool.Object = manifest.PartOfName(pool.Name), manifest.PartOfName(pool.Object)
-		object.Pools = append(object.Pools, pool)
-	}
-	return object
-}
-
-// facts implements plan.Facts for a bootstrap object in manifests, where the names of generated Secrets are free, and a
-// Cluster has no Machines. main are the settings of the Cluster, nil if there are none.
-type facts struct {
-	*clusterRun
-	member
-
-	main *plan.Values
-	ctx  context.Context //nolint:containedctx // lives as long as the decision that it is made for
-}
-
-// errRecorded reports that the facts are not known, for a reason that has been recorded as a problem.
-var errRecorded = errors.New("a problem has been recorded")
-
-func (f facts) Values(o plan.Object) (plan.Values, error) {
-	values := f.main
-	if override := o.Override(); override != "" {
-		values = f.resolve(f.ctx, override, o.Overrider())
-	}
-	if values == nil {
-		return plan.Values{}, errRecorded
-	}
-	return *values, nil
-}
-
-// Infrastructure is about machine templates in the input. Others count as existing.
-func (f facts) Infrastructure(plan.Object) (says plan.Infrastructure, _ error) {
-	for _, worker := range f.workers {
-		template := f.Pool(worker).Infrastructure
-		if o := f.Lookup(f.NamespaceOf(worker), "", template.Kind, template.Name); o != nil {
-			if field := patch.WindowsField(clusters.Dig(o.Value(), "spec")); field != "" {
-				says.Windows = field + " of " + o.String()
-			}
-		}
-	}
-	return says, nil
-}
-
-func (facts) Taken(plan.Object, string) (string, error) { return "", nil }
-func (facts) Begun() (bool, error)                      { return false, nil }
 
 // carryOut carries out a decision about a bootstrap object and reports its findings.
-func (c *clusterRun) carryOut(m member, decision plan.Decision) {
-	path := clusters.SpecPath(c.BootstrapOf(m.object))
-	inSpec := func(f finding.Finding) finding.Finding {
-		f.Place.Path = slices.Concat(finding.Field(path...).Path, f.Place.Path)
-		return f
-	}
+func (c *clusterRun) carryOut(m clusters.Member, decision plan.Decision) {
 	for _, found := range decision.Findings {
 		if found.Reason == contract.ReasonSharedTemplate {
-			c.reject(m.object, "%s", found)
+			c.reject(m.Object, "%s", found)
 		} else {
-			c.note(m.object, "%s", found)
+			c.note(m.Object, "%s", found)
 		}
 	}
 	if conflict, ok := errors.AsType[*patch.ConflictError](decision.Refused); ok {
 		for _, found := range conflict.Conflicts {
 			found.Reason = contract.ReasonConflictingFile
-			c.reject(m.object, "conflict: %s", inSpec(found))
+			c.reject(m.Object, "conflict: %s", m.InSpec(found))
 		}
 	} else if decision.Refused != nil {
-		c.reject(m.object, "%s", decision.Refused)
+		c.reject(m.Object, "%s", decision.Refused)
 	}
 	for _, warning := range decision.Warnings {
-		c.warn(m.object, "%s", inSpec(warning))
+		c.warn(m.Object, "%s", m.InSpec(warning))
 	}
 	if version, changes := decision.Annotations[contract.AnnotationOutputVersion]; changes {
-		c.apply(m.object, path, decision.Edits, version)
+		c.apply(m.Object, m.Path, decision.Edits, version)
 	}
 	if decision.Secret != "" {
 		c.generate(decision.Secret, decision.Resolution)

@@ -125,8 +125,6 @@ type renderer struct {
 	noted, rejected finding.Errors
 	// edits are the changes to make.
 	edits map[*manifest.Object][]manifest.Edit
-	// users are those of each bootstrap object, as findUsers returns them.
-	users map[*manifest.Object][]user
 	// declared are the ClusterClasses of Clusters that are patched.
 	declared map[*manifest.Object]bool
 	// generated are the Secrets that bootstrap objects refer to, in order.
@@ -158,7 +156,6 @@ func newRenderer(o Options) (*renderer, error) {
 	for _, note := range read.Notes {
 		r.notes.add(nil, note)
 	}
-	r.users = r.findUsers()
 	return r, nil
 }
 
@@ -186,7 +183,10 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 		r.leave(object, read.View.Unclear)
 		return
 	}
-	members := r.members(object, read.View)
+	members := r.Members(object)
+	if r.All || read.View.Enabled {
+		r.explainMembers(object, read.View)
+	}
 	c := &clusterRun{
 		renderer: r, object: object, view: read.View, options: read.Settings.Options,
 		unresolved: read.Unresolved,
@@ -293,8 +293,7 @@ func (r *renderer) checkWorkers() {
 func (r *renderer) checkStrays() {
 	for _, o := range r.Index.Objects {
 		object := r.BootstrapOf(o)
-		inUse := slices.ContainsFunc(r.users[o], func(u user) bool { return u.cluster != nil })
-		if object != nil && !inUse && !plan.IsTopologyOwned(o.Labels()) && patch.IsPatched(object.Bootstrap().View()) {
+		if object != nil && !r.IsUsed(o) && !plan.IsTopologyOwned(o.Labels()) && patch.IsPatched(object.Bootstrap().View()) {
 			r.note(o, "carries the proxy but no Cluster in the input uses it; left unchanged")
 		}
 	}
