@@ -144,8 +144,10 @@ func (o explainOptions) fromManifests(_ context.Context, streams Streams) (targe
 		secrets: manifests.Resolver(nil).Secrets, unresolved: all[i].Unresolved,
 	}
 	bootstrap := func(override string) (objects []kinds.BootstrapObject) {
-		for _, object := range manifests.BootstrapObjects(all[i].Object, override) {
-			objects = append(objects, manifests.BootstrapOf(object))
+		for _, member := range manifests.Members(all[i].Object) {
+			if manifests.Uses(member, override) {
+				objects = append(objects, manifests.BootstrapOf(member.Object))
+			}
 		}
 		return objects
 	}

@@ -29,23 +29,6 @@ func (x Index) Bootstrap(worker *manifest.Object) *manifest.Object {
 	return x.Lookup(x.NamespaceOf(worker), GroupBootstrap, reference.Kind, reference.Name)
 }
 
-// BootstrapObjects returns the bootstrap objects of a Cluster that use a proxy Secret by the name in their pool, "" for
-// that of the Cluster.
-func (x Index) BootstrapObjects(cluster *manifest.Object, override string) (found []*manifest.Object) {
-	if o := x.KubeadmControlPlane(cluster); o != nil && override == "" {
-		found = append(found, o)
-	}
-	for _, worker := range x.Workers(cluster) {
-		if x.Pool(worker).Override != override || plan.IsTopologyOwned(worker.Labels()) {
-			continue
-		}
-		if o := x.Bootstrap(worker); o != nil {
-			found = append(found, o)
-		}
-	}
-	return found
-}
-
 // NamespaceOf returns the namespace of a worker, which is that of its Cluster if it has none in the manifests.
 func (x Index) NamespaceOf(worker *manifest.Object) string {
 	if own, _ := x.NamedBy(worker); own != nil {

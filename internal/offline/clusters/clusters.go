@@ -1,5 +1,5 @@
-// Package clusters reads the Clusters of manifests: their pools, settings, proxy Secrets and infrastructure, and has the
-// controller's decision about their bootstrap objects. It changes nothing.
+// Package clusters reads the Clusters of manifests: their pools, settings, proxy Secrets and infrastructure. It makes
+// the controller's decisions about their bootstrap objects, and changes nothing.
 package clusters
 
 import (

@@ -41,6 +41,13 @@ func (m *Manifests) Members(cluster *manifest.Object) (members []Member) {
 	return members
 }
 
+// Uses reports whether a bootstrap object uses a proxy Secret by the name in its pool, "" for that of the Cluster.
+func (m *Manifests) Uses(of Member, override string) bool {
+	return len(of.Workers) == 0 && override == "" || slices.ContainsFunc(of.Workers, func(worker *manifest.Object) bool {
+		return m.Pool(worker).Override == override
+	})
+}
+
 // InSpec completes the place of a finding about the bootstrap spec.
 func (o Member) InSpec(f finding.Finding) finding.Finding {
 	f.Place.Path = slices.Concat(finding.Field(o.Path...).Path, f.Place.Path)

@@ -2,7 +2,7 @@
 // everything that does not work as it seems. Findings name file, line, key and entry, and never hold a value of a
 // Secret.
 //
-// The decisions are those of packages source, proxyconfig and noproxy; docs/no-proxy.md lists the codes. This package
+// The decisions are those of packages plan, proxyconfig and noproxy; docs/no-proxy.md lists the codes. This package
 // finds what to check and its place in the input.
 package lint
 
@@ -19,6 +19,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -37,7 +38,8 @@ type Options struct {
 }
 
 // Run checks the proxy Secrets that labelled Clusters use, Secrets that look like one (clusters.IsProxySecret), and the
-// annotations, network and NO_PROXY of each labelled Cluster. It returns an error only for inputs that cannot be read.
+// annotations, network, NO_PROXY and bootstrap objects of each labelled Cluster. It returns an error only for inputs
+// that cannot be read.
 func Run(ctx context.Context, o Options) (Report, error) {
 	manifests, err := clusters.Read(o.Inputs, o.Secrets, o.DefaultSecret)
 	if err != nil {
@@ -187,10 +189,13 @@ func (l *linter) cluster(ctx context.Context, c clusters.Cluster) error {
 	l.addWarnings(c.Object, resolved(composed.Warnings, c.Unresolved))
 	resolver := l.manifests.Resolver(func() time.Time { return l.now })
 	resolver.WarnUnlabelled = true
+	values := map[string]plan.Values{}
 	resolve := func(o *manifest.Object, override string) error {
 		resolution, err := resolver.Resolve(ctx, c.View, options, override)
-		if hidden, isHidden := errors.AsType[*clusters.HiddenError](err); err == nil || isHidden && !hidden.IsTrustOnly() {
-			l.overrides(c, options, resolution, override)
+		if hidden, isHidden := errors.AsType[*clusters.HiddenError](err); isHidden {
+			values[override] = plan.Values{TrustOnly: new(hidden.IsTrustOnly())}
+		} else if err == nil {
+			values[override] = plan.Values{Resolution: &resolution}
 		}
 		if found := finding.Of(err); len(found) > 0 {
 			err = finding.Errors(ofCluster(c.Object, found))
@@ -215,6 +220,9 @@ func (l *linter) cluster(ctx context.Context, c clusters.Cluster) error {
 		if pool.HasOwnSecret() {
 			problems = append(problems, resolve(c.Object, pool.Override))
 		}
+	}
+	if c.Invalid == nil {
+		problems = append(problems, l.decide(c, values))
 	}
 	return errors.Join(problems...)
 }

@@ -407,3 +407,57 @@ stringData: {httpProxy: "http://p", noProxy: "10.0.0.0/33, *.a.example.com", typ
 		}
 	}
 }
+
+// TestFindings_AreThoseOfTheDecision has bootstrap objects that the controller does not patch.
+func TestFindings_AreThoseOfTheDecision(t *testing.T) {
+	t.Parallel()
+	const pool = "---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\nmetadata: {name: %s, namespace: team}\n" +
+		"spec: {clusterName: %s, template: {spec: {bootstrap: {configRef: {kind: KubeadmConfigTemplate, name: t}}, " +
+		"infrastructureRef: {kind: XTemplate, name: x}}}}\n"
+	const template = "---\napiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {name: t, namespace: team}\n" +
+		"spec:\n  template:\n    spec:\n      format: cloud-config\n      files:\n      - path: %s\n        content: x\n"
+	secret := func(data string) string {
+		return "---\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team, labels: {capi-proxy-patcher.io/proxy: ''}}\n" + data
+	}
+	url := secret("stringData: {httpProxy: 'http://p:1'}\n")
+	plain := fmt.Sprintf(pool, "md", "c") + fmt.Sprintf(template, "/etc/motd") + url
+	inTheWay := fmt.Sprintf(pool, "md", "c") + fmt.Sprintf(template, "/etc/capi-proxy-patcher/proxy.env")
+	windows := "---\napiVersion: infrastructure.cluster.x-k8s.io/v1\nkind: XTemplate\nmetadata: {name: x, namespace: team}\n" +
+		"spec: {template: {spec: {osDisk: {osType: Windows}}}}\n"
+	const conflict = "rejection 1.yaml:21 KubeadmConfigTemplate team/t spec.template.spec.files[0] ConflictingFile"
+	for name, test := range map[string]struct {
+		text string
+		want []string
+	}{
+		"nothing is in the way":                {goodCluster + plain, nil},
+		"a file at a path of the product":      {goodCluster + inTheWay + url, []string{conflict}},
+		"the same, and an encrypted Secret":    {goodCluster + inTheWay + secret("stringData: {httpProxy: 'ENC[AES256_GCM,data:x]'}\nsops: {mac: x}\n"), []string{conflict}},
+		"the same, and no Secret":              {goodCluster + inTheWay, nil}, // nothing is decided
+		"the same without the label":           {strings.Replace(goodCluster, "labels", "annotations", 1) + inTheWay + url, nil},
+		"a template that another Cluster uses": {goodCluster + plain + fmt.Sprintf(pool, "other", "d"), []string{"rejection 1.yaml:13 KubeadmConfigTemplate team/t  SharedTemplate"}},
+		"nodes with Windows":                   {goodCluster + plain + windows, nil},
+		"a template that is paused": {
+			goodCluster + strings.Replace(plain, "{name: t, ", "{name: t, annotations: {cluster.x-k8s.io/paused: ''}, ", 1),
+			[]string{"note 1.yaml:13 KubeadmConfigTemplate team/t  Paused"},
+		},
+		"certificates alone, and no target for them": {
+			strings.Replace(goodCluster, `enabled: "true"}`, `enabled: "true"}, annotations: {capi-proxy-patcher.io/targets: kubelet}`, 1) +
+				fmt.Sprintf(pool, "md", "c") + fmt.Sprintf(template, "/etc/motd") + secret("stringData: {trustedCA: 'ENC[AES256_GCM,data:x]'}\nsops: {mac: x}\n"),
+			[]string{"rejection 1.yaml:13 KubeadmConfigTemplate team/t  InvalidSettings"},
+		},
+	} {
+		report, err := lint.Run(t.Context(), options(test.text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range report.Findings {
+			if strings.HasPrefix(f.Object, "KubeadmConfigTemplate") {
+				got = append(got, fmt.Sprintf("%s %s:%d %s %s %s", f.Level, f.File, f.Line, f.Object, f.Where, f.Code))
+			}
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}

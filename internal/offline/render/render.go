@@ -76,7 +76,8 @@ func (r Result) Diff() []byte {
 	for _, stream := range r.streams {
 		result = append(result, stream.Diff()...)
 	}
-	return append(result, manifest.UnifiedDiff("/dev/null", "generated Secrets", manifest.DiffPart{New: string(r.secrets)})...)
+	secrets := manifest.DiffPart{New: string(r.secrets)}
+	return append(result, manifest.UnifiedDiff("/dev/null", "generated Secrets", secrets)...)
 }
 
 // Render patches what belongs to the Clusters of the inputs, ClusterClasses included. From a Cluster without the label
