@@ -64,6 +64,7 @@ func TestLogging_WritesTheFieldsOfKubernetesAsJSON(t *testing.T) {
 	log.V(2).Info("Patching\n\"it\"", "Cluster", klog.KObj(object), "settings", settings, "url", settings.HTTPProxy)
 	log.WithName("x").Error(errors.New("a\nb"), "Cannot")
 	log.V(3).Info("unseen")
+	log.Info("at rest")
 	var lines []map[string]any
 	for line := range strings.Lines(out.String()) {
 		var fields map[string]any
@@ -72,7 +73,7 @@ func TestLogging_WritesTheFieldsOfKubernetesAsJSON(t *testing.T) {
 		}
 		lines = append(lines, fields)
 	}
-	if len(lines) != 2 {
+	if len(lines) != 3 || lines[2]["v"] != 0.0 {
 		t.Fatalf("%d lines:\n%s", len(lines), out.String())
 	}
 	info, failure := lines[0], lines[1]
