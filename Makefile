@@ -251,6 +251,12 @@ E2E_SHORT := TestNewCluster|TestLabelOnARunningCluster|TestLabelRemoved|TestClus
 test-e2e-previous: ## Run the scenarios that touch most of Cluster API on the older supported minor version; make test-e2e CAPI=v1.13 runs all.
 	@$(MAKE) --no-print-directory test-e2e CAPI=$(CAPI_PREVIOUS) E2E_TESTS=./test/e2e E2E_RUN='^($(E2E_SHORT))$$$$'
 
+.PHONY: programs
+programs: ## Build the programs that test-node and test-e2e run and that are not in the cache; both do that themselves too.
+	@for script in rootfs ignition squid kube; do hack/node-$$script.sh >/dev/null || true; done
+	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" $(E2E_PROGRAMS); \
+	for minor in '' $(CAPI_PREVIOUS); do CAPI="$$minor" hack/kube/build.sh "$$assets" $(CAPI_PROGRAMS); done
+
 .PHONY: test-storm
 test-storm: ## Run the storm of make test-e2e with 100 clusters at once instead of 20.
 	@$(MAKE) --no-print-directory test-e2e E2E_TIMEOUT=60m E2E_TESTS=./test/e2e E2E_RUN=TestStorm E2E_FLAGS=-clusters=100
