@@ -37,6 +37,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
@@ -402,7 +403,7 @@ func (i indexer) IndexField(_ context.Context, object client.Object, field strin
 }
 
 // TestRender_ComesToWhatThePassComesTo renders manifests, and runs the controller's pass over the same objects: nodes
-// boot with the same specs and Secrets, and what render refuses is in the condition.
+// boot with the same specs and Secrets, and what render refuses is in the condition and a rejection of lint.
 func TestRender_ComesToWhatThePassComesTo(t *testing.T) {
 	t.Parallel()
 	all := bases(t)
@@ -431,9 +432,10 @@ func TestRender_ComesToWhatThePassComesTo(t *testing.T) {
 
 func compare(t *testing.T, name string, given objects, shapes *api.Client) {
 	t.Helper()
-	result, refused := render.Render(t.Context(), render.Options{
-		Inputs: []clusters.Input{{Name: "in.yaml", Data: given.yaml(t)}}, IncludeSecrets: true,
-	})
+	inputs := []clusters.Input{{Name: "in.yaml", Data: given.yaml(t)}}
+	result, refused := render.Render(t.Context(), render.Options{Inputs: inputs, IncludeSecrets: true})
+	linted, err := lint.Run(t.Context(), lint.Options{Inputs: inputs})
+	must(t, err)
 	after, previews := passed(t, given, shapes)
 	var conditions []string
 	for _, preview := range previews {
@@ -444,8 +446,18 @@ func compare(t *testing.T, name string, given objects, shapes *api.Client) {
 			if !slices.ContainsFunc(previews, func(p controller.Preview) bool { return isReported(line, p) }) {
 				t.Errorf("%s: refused: %s\nin no condition: %q", name, line, conditions)
 			}
+			if !slices.ContainsFunc(linted.Findings, func(f lint.Row) bool {
+				return f.Level == lint.Rejection && strings.Contains(line, f.Message)
+			}) {
+				t.Errorf("%s: refused: %s\nno rejection of lint: %+v", name, line, linted.Findings)
+			}
 		}
 		return
+	}
+	if linted.Summary.Rejections > 0 && !slices.ContainsFunc(conditions, func(c string) bool {
+		return !strings.HasPrefix(c, contract.ReasonConfigured+":")
+	}) {
+		t.Errorf("%s: lint rejects what is configured: %+v", name, linted.Findings)
 	}
 	rendered := decode(t, result.Output).configured(t)
 	if diff := cmp.Diff(rendered, after.configured(t)); diff != "" {
