@@ -9,6 +9,15 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 )
 
+// checkMetadata adds the findings of CheckMetadata to the problems.
+func (r *renderer) checkMetadata() {
+	for _, o := range r.Objects() {
+		for _, found := range clusters.CheckMetadata(o) {
+			r.reject(o, "%s", found)
+		}
+	}
+}
+
 // checkNames reports the warnings of CheckNames, and notes if nothing can be patched because no Cluster has the label.
 func (r *renderer) checkNames() {
 	for _, o := range r.Index.Objects {
