@@ -119,12 +119,14 @@ const (
 	AnnotationLastPass = Domain + "/last-pass"
 	// AnnotationApplied on a Cluster, with the value AppliedValue, is there while anything of ours may be in the workload
 	// cluster. Written by the product before the first object is applied, and removed by it after the last one is gone.
+	// Its value is RestoredValue when all running nodes are restored, after LabelEnabled was removed with RolloutInPlace.
 	AnnotationApplied = Domain + "/applied"
 	// AnnotationUpdatedAt on the KubeadmConfig of a Machine is AnnotationChangedAt of the generated Secret with the values
 	// that its Node has by RolloutInPlace. Written by the product; a Machine is not behind values of this time or before.
 	AnnotationUpdatedAt = Domain + "/updated-at"
 	// AnnotationUpdatedFiles on the KubeadmConfig of a Machine whose entries are not the current ones is patch.FilesDigest
-	// of the files that its Node has by RolloutInPlace. Written by the product; with these files it is not behind.
+	// of the files that its Node has by RolloutInPlace. Written by the product; with these files it is not behind. With
+	// the value FilesRemovedValue its Node has lost the files of its entries.
 	AnnotationUpdatedFiles = Domain + "/updated-files"
 	// AnnotationSource on a generated Secret names the proxy Secret its values come from, as namespace/name.
 	AnnotationSource = Domain + "/source"
@@ -149,6 +151,10 @@ const (
 	InPlaceMaxUnavailableDefault = "1"
 	// AppliedValue is the value of AnnotationApplied.
 	AppliedValue = "true"
+	// RestoredValue is the value of AnnotationApplied when all running nodes are restored.
+	RestoredValue = "restored"
+	// FilesRemovedValue is the value of AnnotationUpdatedFiles for a Node without the files of its Machine's entries.
+	FilesRemovedValue = "removed"
 	// PublishCredentialsValue is the only value of AnnotationPublishCredentials that publishes credentials.
 	PublishCredentialsValue = "true"
 	// HoldEnabled begins an AnnotationTopologyHold that keeps templates with the proxy.

@@ -57,7 +57,8 @@ func (c *Controller) newPass(cluster *kinds.Cluster, view intent.Cluster) *pass 
 // of what may be left without one: by a process that was killed, by a webhook that patched objects before the first
 // pass saw them, or by Cluster API, which copies templates as its cache shows them.
 func (p *pass) isIdle(ctx context.Context) (bool, error) {
-	if _, frozen := intent.FreezeOf(p.cluster.Annotations); frozen || report.HasCondition(p.cluster) {
+	if _, frozen := intent.FreezeOf(p.cluster.Annotations); frozen || report.HasCondition(p.cluster) ||
+		intent.Restores(p.cluster.Labels, p.cluster.Annotations) {
 		return false, nil
 	}
 	written, rendered, err := p.secrets.Makers(ctx)
@@ -412,6 +413,21 @@ func (p *pass) followInPlace(ctx context.Context, objects []reconcile.Reconciled
 	}
 	return p.inPlace.Follow(ctx, workload.Pass{
 		Cluster: p.cluster, Configs: p.configs, Secrets: p.secrets, Objects: objects, Behind: behind, Options: p.options,
+	})
+}
+
+// restoreNodes has running nodes restored, if the Cluster has had rollout InPlace until its label was removed. The
+// condition stays until nothing is left in the workload cluster.
+func (p *pass) restoreNodes(ctx context.Context, objects []reconcile.Reconciled) (out report.Outcome, err error) {
+	switch {
+	case p.inPlace == nil || !intent.Restores(p.cluster.Labels, p.cluster.Annotations):
+		return out, nil
+	case p.cluster.Annotations[contract.AnnotationApplied] == contract.RestoredValue:
+		out.Add(contract.ReasonInPlaceProgressing, "%s", workload.RestoredMessage)
+		return out, nil
+	}
+	return p.inPlace.Follow(ctx, workload.Pass{
+		Cluster: p.cluster, Configs: p.configs, Secrets: p.secrets, Objects: objects, Options: p.options, Restores: true,
 	})
 }
 

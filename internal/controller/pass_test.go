@@ -76,6 +76,18 @@ func TestFacts_OfACopyCostNoRequest(t *testing.T) {
 	}
 }
 
+// TestIsIdle_NotWhileNodesAreRestored has no condition, as after clusterctl move, and no reader: a request panics.
+func TestIsIdle_NotWhileNodesAreRestored(t *testing.T) {
+	t.Parallel()
+	c := &Controller{writer: &reconcile.Writer{}}
+	cluster := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		contract.AnnotationRollout: contract.RolloutInPlace, contract.AnnotationApplied: contract.AppliedValue,
+	}}}
+	if idle, err := c.newPass(cluster, intent.Cluster{}).isIdle(t.Context()); err != nil || idle {
+		t.Errorf("idle %v, error %v", idle, err)
+	}
+}
+
 // TestConclude_RepeatsAPassAfterAConflict must not wait for an event: that of our own record, for example, brings none.
 func TestConclude_RepeatsAPassAfterAConflict(t *testing.T) {
 	t.Parallel()

@@ -228,6 +228,7 @@ func (p *pass) disable(ctx context.Context) (done result, err error) {
 			return out, err
 		},
 		func(ctx context.Context) (report.Outcome, error) { return p.tidy(ctx, objects, patched) },
+		func(ctx context.Context) (report.Outcome, error) { return p.restoreNodes(ctx, reconciled) },
 		func(ctx context.Context) (report.Outcome, error) {
 			return p.finishTopology(ctx, reconciled, nil, missing)
 		},

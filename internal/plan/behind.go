@@ -3,6 +3,7 @@ package plan
 import (
 	"time"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -15,7 +16,8 @@ const (
 	Current Lag = iota
 	// OldEntries: the bootstrap spec that the data was generated from has other managed entries, or none.
 	OldEntries
-	// OldContent: the entries are the same, but the generated Secret that they refer to has changed since.
+	// OldContent: the entries are the same, but the generated Secret that they refer to has changed since, or the node has
+	// lost its files.
 	OldContent
 )
 
@@ -23,7 +25,8 @@ const (
 type Update struct {
 	// At is when the content of the generated Secret that it got had last changed, or the zero time.
 	At time.Time
-	// Files is patch.FilesDigest of its files, "" if they are those of the Machine's bootstrap spec.
+	// Files is patch.FilesDigest of its files, "" if they are those of the Machine's bootstrap spec, and
+	// contract.FilesRemovedValue if those were removed.
 	Files string
 }
 
@@ -34,8 +37,9 @@ type Update struct {
 // The empty recipe asks for no managed entry. A spec that conflicts with the recipe, for example because the user has
 // removed a file since, has old entries.
 func LagOf(spec patch.Spec, recipe patch.Recipe, made time.Time, updated Update, changed time.Time) Lag {
+	removed := updated.Files == contract.FilesRemovedValue
 	if len(recipe.Files) == 0 && len(recipe.First) == 0 {
-		if patch.IsPatched(spec) {
+		if patch.IsPatched(spec) && !removed {
 			return OldEntries
 		}
 		return Current
@@ -46,6 +50,8 @@ func LagOf(spec patch.Spec, recipe patch.Recipe, made time.Time, updated Update,
 	switch {
 	case old && (files == "" || updated.Files != files || updated.At.Before(changed)):
 		return OldEntries
+	case !old && removed:
+		return OldContent
 	case !old && !changed.IsZero() && !made.After(changed) && updated.At.Before(changed):
 		return OldContent
 	}

@@ -46,6 +46,9 @@ func TestLagOf(t *testing.T) {
 		"its node has the files, and not the content":             {damaged, recipe, second(1), second(2), second(3), plan.OldEntries, files},
 		"its node has other files":                                {damaged, recipe, second(1), second(2), second(2), plan.OldEntries, patch.FilesDigest(patch.Recipe{})},
 		"its node has the files, and static Pods no variables":    {own(), static, second(1), second(2), second(2), plan.OldEntries, patch.FilesDigest(static)},
+		"its node has lost the files of its entries":              {ensured(t, own()), recipe, second(1), second(2), time.Time{}, plan.OldContent, contract.FilesRemovedValue},
+		"its node has lost its files, and other entries":          {damaged, recipe, second(1), second(2), time.Time{}, plan.OldEntries, contract.FilesRemovedValue},
+		"its node has lost the files that nobody wants any more":  {ensured(t, own()), patch.Recipe{}, second(1), time.Time{}, second(2), plan.Current, contract.FilesRemovedValue},
 		"its node had the files, and its spec is current":         {ensured(t, own()), recipe, second(1), second(2), second(3), plan.OldContent, files},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // crowd is a pool of twelve nodes that booted without the proxy, with the DaemonSet controller of Kubernetes.
@@ -170,6 +172,69 @@ func TestTurns_AreNeverMoreThanTheBound(t *testing.T) {
 	})
 	turnsReady(t, c.remote(), "w-03", true, timeOfDay())
 	c.settles("a node that is back", poolFiles, corrected, 3)
+	c.restores()
+}
+
+// restores removes the label, has a node fail to be restored, sets the label again, and removes it for good.
+func (c *crowd) restores() {
+	t := c.T
+	t.Helper()
+	data, err := patch.NodeData(nil, patch.Recipe{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	removal := nodes.Input{
+		Cluster: c.Name, Secret: "prod-proxy-files", Data: data, Key: []byte(contract.RestoredValue), Image: nodeImage,
+		PullPolicy: string(corev1.PullIfNotPresent),
+	}.Version()
+	c.fails = removal
+	enable := func(value string) {
+		c.Edit(func(cluster *clusterv1.Cluster) { cluster.Labels[contract.LabelEnabled] = value })
+	}
+	reports := func(what, reason, part string) {
+		eventually(t, what, func() string {
+			c.turn()
+			condition := vocabulary.Condition(c.Cluster())
+			if condition.Reason != reason || !strings.Contains(condition.Message, part) {
+				return condition.Reason + ": " + condition.Message
+			}
+			return ""
+		})
+	}
+	enable(contract.LabelDisabledValue)
+	reports("a node that cannot be restored", contract.ReasonInPlaceFailed, "0 of 12 nodes are restored, and 1 failed")
+	if began := c.began[removal]; len(began) != 1 {
+		t.Errorf("a failure to restore a node has begun on %v", began)
+	}
+	enable(contract.LabelEnabledValue)
+	c.settles("enabled again meanwhile", poolFiles, "", 3)
+
+	c.fails, c.began, c.most = "", map[string]map[string]bool{}, 0
+	turnsReady(t, c.remote(), "w-03", false, timeOfDay().Add(-time.Hour))
+	enable(contract.LabelDisabledValue)
+	reports("a node that is away", contract.ReasonInPlaceProgressing,
+		"11 of 12 nodes are restored; not ready, and not waited for: w-03")
+	if c.most > 3 {
+		t.Errorf("%d nodes were restored at once", c.most)
+	}
+	if got := c.Cluster().Annotations[contract.AnnotationApplied]; got != contract.AppliedValue {
+		t.Errorf("while a node is away the Cluster has %q", got)
+	}
+	turnsReady(t, c.remote(), "w-03", true, timeOfDay())
+	reports("all nodes restored", vocabulary.NoCondition, "")
+	if began := c.began[removal]; len(began) != 12 {
+		t.Errorf("%s has begun on %v", removal, began)
+	}
+	c.isGone()
+	configs := &bootstrapv1.KubeadmConfigList{}
+	if err := shared.client.List(t.Context(), configs, client.InNamespace(c.Namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range configs.Items {
+		if files, is := configs.Items[i].Annotations[contract.AnnotationUpdatedFiles]; is {
+			t.Errorf("a Machine without files is recorded with %q", files)
+		}
+	}
 }
 
 // secretOfPool has the pool name a proxy Secret.

@@ -14,6 +14,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/owners"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
@@ -23,7 +24,7 @@ import (
 // applied stay as long as it is not known what the Cluster asks for, or its files.
 func (p *pass) nodes(ctx context.Context) ([]publish.Secret, error) {
 	if !p.view.Enabled {
-		return nil, nil
+		return p.restoring()
 	}
 	options, err := p.options()
 	switch found := finding.Of(err); {
@@ -61,6 +62,27 @@ func (p *pass) nodes(ctx context.Context) ([]publish.Secret, error) {
 		wanted = append(wanted, secret)
 	}
 	return wanted, nil
+}
+
+// restoring returns the objects that restore running nodes, until all are restored. Without an image there can be none,
+// and the files stay.
+func (p *pass) restoring() ([]publish.Secret, error) {
+	if !intent.Restores(p.cluster.Labels, p.cluster.Annotations) || p.NodePods.Image == "" ||
+		p.cluster.Annotations[contract.AnnotationApplied] == contract.RestoredValue {
+		return nil, nil
+	}
+	in, err := p.NodePods.Restore(p.cluster.Name)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what failed
+	}
+	secret, found, err := publish.OfNodes(in)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what failed
+	}
+	p.out.Find(found...)
+	p.out.Add(contract.ReasonWithdrawing, "running nodes are restored first; condition %s says how far they are",
+		contract.ConditionProxyConfigured)
+	return []publish.Secret{secret}, nil
 }
 
 // asksForNodes reports whether files of a Cluster are to be on running nodes, or may be in its workload cluster.

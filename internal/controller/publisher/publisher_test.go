@@ -535,6 +535,50 @@ func TestReconcile_BringsFilesToNodes(t *testing.T) {
 	}
 }
 
+// TestReconcile_RestoresNodesBeforeObjectsAreDeleted removes the label, has the nodes restored, and enables the Cluster
+// again meanwhile.
+func TestReconcile_RestoresNodesBeforeObjectsAreDeleted(t *testing.T) {
+	t.Parallel()
+	const restoring = "Unknown Withdrawing running nodes are restored first; condition capi-proxy-patcher.io/ProxyConfigured says how far they are"
+	w := newWorld(t)
+	w.image, w.answers = "image", true
+	applied := func() string { return w.cluster().Annotations[contract.AnnotationApplied] }
+	enable := func(value string) {
+		w.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = map[string]string{contract.LabelEnabled: value} })
+	}
+	w.edit(annotated(contract.AnnotationRollout, contract.RolloutInPlace, contract.AnnotationApplied, contract.AppliedValue))
+	enable(contract.LabelDisabledValue)
+	w.start()
+	if _, condition, _, err := w.pass(); err != nil || condition != restoring || applied() != contract.AppliedValue {
+		t.Errorf("condition %q, applied %q, %v", condition, applied(), err)
+	}
+	w.edit(annotated(contract.AnnotationApplied, contract.RestoredValue))
+	enable(contract.LabelEnabledValue)
+	w.secret("prod-proxy-files", func(s *corev1.Secret) {
+		s.UID, s.Labels = "generated", map[string]string{contract.LabelGenerated: "prod", clusterv1.ClusterNameLabel: "prod"}
+		s.Data = map[string][]byte{contract.KeySetup: []byte("#!/bin/sh\n"), contract.KeyProxyEnv: []byte("A=\"1\"\n")}
+	})
+	w.start()
+	if _, condition, _, err := w.pass(); err != nil || condition != "True Published node files prod-proxy-files" || applied() != contract.AppliedValue {
+		t.Errorf("enabled again: condition %q, applied %q, %v", condition, applied(), err)
+	}
+	enable("yes")
+	if writes, _, _, err := w.pass(); err != nil || len(writes) > 0 {
+		t.Errorf("a label that cannot be read: writes %q, %v", writes, err)
+	}
+	enable(contract.LabelDisabledValue)
+	w.edit(annotated(contract.AnnotationApplied, contract.RestoredValue))
+	if _, condition, _, err := w.pass(); err != nil || condition != "" || applied() != "" {
+		t.Errorf("all nodes restored: condition %q, applied %q, %v", condition, applied(), err)
+	}
+	w.edit(annotated(contract.AnnotationApplied, contract.AppliedValue))
+	w.image = ""
+	w.start()
+	if _, condition, _, err := w.pass(); err != nil || condition != "" || applied() != "" {
+		t.Errorf("without an image: condition %q, applied %q, %v", condition, applied(), err)
+	}
+}
+
 func TestNew_NeedsItsConfiguration(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -104,8 +104,13 @@ func (c *clusterAPI) GetClient() client.Client { return c.clusters.GetClient() }
 
 // isConnected reports whether the workload cluster of a Cluster is connected to.
 func isConnected(cluster *clusterv1.Cluster, scope intent.Scope) bool {
-	return cluster.DeletionTimestamp.IsZero() && scope.Has(cluster.Namespace, cluster.Labels) &&
-		intent.IsEnabled(cluster.Labels) && cluster.Annotations[contract.AnnotationRollout] == contract.RolloutInPlace
+	if !cluster.DeletionTimestamp.IsZero() || !scope.Has(cluster.Namespace, cluster.Labels) {
+		return false
+	}
+	return intent.IsEnabled(cluster.Labels) &&
+		cluster.Annotations[contract.AnnotationRollout] == contract.RolloutInPlace ||
+		intent.Restores(cluster.Labels, cluster.Annotations) &&
+			cluster.Annotations[contract.AnnotationApplied] != contract.RestoredValue
 }
 
 // byObject limits what is cached of a workload cluster: our Pods, and of Nodes what TrimNode keeps.

@@ -39,6 +39,20 @@ func TestIsConnected_OnlyForWhatAsks(t *testing.T) {
 		"may have something left": {func(c *clusterv1.Cluster) {
 			c.Labels, c.Annotations = nil, map[string]string{contract.AnnotationApplied: contract.AppliedValue}
 		}, false},
+		"is restored": {func(c *clusterv1.Cluster) {
+			delete(c.Labels, contract.LabelEnabled)
+			c.Annotations[contract.AnnotationApplied] = contract.AppliedValue
+		}, true},
+		"was restored": {func(c *clusterv1.Cluster) {
+			delete(c.Labels, contract.LabelEnabled)
+			c.Annotations[contract.AnnotationApplied] = contract.RestoredValue
+		}, false},
+		"is enabled again while it is restored": {func(c *clusterv1.Cluster) {
+			c.Annotations[contract.AnnotationApplied] = contract.RestoredValue
+		}, true},
+		"has a label that cannot be read": {func(c *clusterv1.Cluster) {
+			c.Labels[contract.LabelEnabled], c.Annotations[contract.AnnotationApplied] = "yes", contract.AppliedValue
+		}, false},
 		"is being deleted":        {func(c *clusterv1.Cluster) { c.DeletionTimestamp = new(metav1.Now()) }, false},
 		"is of another namespace": {func(c *clusterv1.Cluster) { c.Namespace = "other" }, false},
 	} {

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +25,10 @@ type View struct {
 	MaxUnavailable string
 	// ControlPlaneRolls reports that Machines of the control plane boot, or are being deleted.
 	ControlPlaneRolls bool
-	Now               time.Time
+	// Restores reports that the one version of Wants removes the files. It is for the members that have files, and for all
+	// other nodes with a version.
+	Restores bool
+	Now      time.Time
 }
 
 // Want is what the nodes of one generated Secret should have.
@@ -47,6 +51,8 @@ type Member struct {
 	Machine, Config string
 	// Leaving reports that its Machine is being deleted: it keeps the label, and nobody waits for it.
 	Leaving bool
+	// Plain reports that nothing but a label of its Node can show that it has files.
+	Plain bool
 }
 
 // Node is what is read of a Node.
@@ -92,6 +98,8 @@ type Decision struct {
 	Labels map[string]string
 	// Current are the members of Machines that have the files that they should have.
 	Current []Member
+	// Restored reports that View.Restores has ended: no node has files.
+	Restored bool
 	// Findings are those of the condition.
 	Findings []finding.Finding
 	// Again is the time after which the decision may be another one although nothing changes, or zero.
@@ -110,6 +118,9 @@ const maxNamed = 3
 // Decide decides about the nodes of a Cluster.
 func Decide(v View) Decision {
 	d := Decision{Labels: map[string]string{}}
+	if v.Restores {
+		v.Members = v.restored()
+	}
 	secrets := map[string]string{}
 	for _, m := range v.Members {
 		secrets[m.Node] = m.Secret
@@ -133,13 +144,33 @@ func Decide(v View) Decision {
 	return d
 }
 
+// restored returns the members that have files. While one of them boots, nothing is known about other nodes.
+func (v View) restored() []Member {
+	known := map[string]bool{}
+	var members []Member
+	for _, m := range v.Members {
+		if known[m.Node] = true; !m.Plain || v.Nodes[m.Node].Version != "" {
+			members = append(members, m)
+		}
+	}
+	if slices.ContainsFunc(members, func(m Member) bool { return m.Node == "" }) {
+		return members
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.Nodes)) {
+		if !known[name] && v.Nodes[name].Version != "" {
+			members = append(members, Member{Node: name, Secret: v.Wants[0].Secret, Group: "Node"})
+		}
+	}
+	return members
+}
+
 // follow decides about the nodes of one generated Secret, and counts them.
 func (d *Decision) follow(v View, want Want, pods map[string]Pod) {
 	var members []Member
 	var nodes []TurnNode
 	for _, m := range v.Members {
 		node, exists := v.Nodes[m.Node]
-		if m.Secret != want.Secret || m.Leaving || m.Node == "" {
+		if m.Secret != want.Secret || m.Leaving || m.Node == "" && !v.Restores {
 			continue
 		}
 		members = append(members, m)
@@ -178,9 +209,13 @@ func (d *Decision) follow(v View, want Want, pods map[string]Pod) {
 // report counts the members of a generated Secret, and names those that it waits for.
 func (d *Decision) report(v View, want Want, members []Member, pods map[string]Pod, turn Turn) {
 	var done int
-	var next, waiting, failing []string
+	var next, waiting, failing, booting []string
 	onlyControlPlane := true
 	for _, m := range members {
+		if m.Node == "" {
+			booting = append(booting, m.Machine)
+			continue
+		}
 		pod, node := pods[m.Node], v.Nodes[m.Node]
 		failure, again := pod.failureAt(v.Now)
 		d.lookAgain(again)
@@ -209,13 +244,21 @@ func (d *Decision) report(v View, want Want, members []Member, pods map[string]P
 		Reason: contract.ReasonInPlaceProgressing, Progress: true,
 		Message: fmt.Sprintf("%d of %d nodes have the current files of Secret %s", done, len(members), want.Secret),
 	}
+	if v.Restores {
+		progress.Message = fmt.Sprintf("%d of %d nodes are restored", done, len(members))
+	}
 	slices.Sort(next)
 	slices.Sort(waiting)
+	slices.Sort(booting)
 	switch {
 	case len(failing) > 0:
 		progress.Message += fmt.Sprintf(", and %d failed", len(failing))
-	case len(next)+len(waiting)+len(turn.Away) == 0:
+	case len(next)+len(waiting)+len(turn.Away)+len(booting) == 0:
+		d.Restored = v.Restores
 		return
+	case want.Version == "" && v.Restores:
+		progress.Message = fmt.Sprintf("the objects that restore %d nodes are not delivered yet; condition %s says why",
+			len(members), contract.ConditionProxyPublished)
 	case want.Version == "":
 		progress.Message = fmt.Sprintf("the files of Secret %s are not delivered to %d nodes yet; condition %s says why",
 			want.Secret, len(members), contract.ConditionProxyPublished)
@@ -225,6 +268,8 @@ func (d *Decision) report(v View, want Want, members []Member, pods map[string]P
 		progress.Message += "; the others wait until the Machines of the control plane are replaced"
 	case len(waiting) > 0:
 		progress.Message += "; waiting for node " + waiting[0]
+	case len(booting) > 0:
+		progress.Message += "; waiting for the node of Machine " + booting[0]
 	}
 	if away := turn.Away; len(away) > 0 {
 		progress.Message += "; not ready, and not waited for: " + strings.Join(away[:min(maxNamed, len(away))], ", ")

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -188,6 +189,109 @@ func TestDecide_SaysHowFarNodesAre(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDecide_RestoresNodes has no label any more: every node that has files gets the version without any.
+func TestDecide_RestoresNodes(t *testing.T) {
+	t.Parallel()
+	const of = " nodes are restored"
+	a, b, boots := machine("a", main), machine("b", main), machine("", main)
+	plain := member(machine("p", main), func(m *Member) { m.Plain = true })
+	leaves := member(machine("l", main), func(m *Member) { m.Leaving = true })
+	for name, test := range map[string]struct {
+		View
+		labels   map[string]string
+		want     string
+		current  int
+		restored bool
+	}{
+		"no node has files": {
+			View{Members: []Member{plain}, Nodes: labelled("", "p", "foreign")}, map[string]string{}, "True Configured ", 0, true,
+		},
+		"the first node": {
+			View{Members: []Member{a, b, plain}, Nodes: labelled(stale, "a", "b")},
+			map[string]string{"a": fresh},
+			"Unknown InPlaceProgressing 0 of 2" + of + "; waiting for node a", 0, false,
+		},
+		"a node that has files without a label": {
+			View{Members: []Member{a}, Nodes: labelled("", "a")},
+			map[string]string{"a": fresh},
+			"Unknown InPlaceProgressing 0 of 1" + of + "; waiting for node a", 0, false,
+		},
+		"a node that only its label shows": {
+			View{Members: []Member{plain}, Nodes: labelled(stale, "p")},
+			map[string]string{"p": fresh},
+			"Unknown InPlaceProgressing 0 of 1" + of + "; waiting for node p", 0, false,
+		},
+		"a node that Cluster API does not know": {
+			View{Members: []Member{a}, Nodes: map[string]Node{"a": {Version: fresh}, "x": {Version: stale}}, Pods: []Pod{pod("a", fresh, true)}},
+			map[string]string{"x": fresh},
+			"Unknown InPlaceProgressing 1 of 2" + of + "; waiting for node x", 1, false,
+		},
+		"a Machine that boots with files may be that node": {
+			View{Members: []Member{a, boots}, Nodes: map[string]Node{"a": {Version: fresh}, "x": {Version: stale}}, Pods: []Pod{pod("a", fresh, true)}},
+			map[string]string{},
+			"Unknown InPlaceProgressing 1 of 2" + of + "; waiting for the node of Machine -machine", 1, false,
+		},
+		"a Machine that boots without files": {
+			View{Members: []Member{member(boots, func(m *Member) { m.Plain = true })}}, map[string]string{}, "True Configured ", 0, true,
+		},
+		"a Machine that is being deleted": {
+			View{Members: []Member{a, leaves}, Nodes: map[string]Node{"a": {Version: fresh}, "l": {Version: stale}}, Pods: []Pod{pod("a", fresh, true)}},
+			map[string]string{},
+			"True Configured ", 1, true,
+		},
+		"a node that fails stops the others": {
+			View{
+				Members: []Member{a, b}, Nodes: map[string]Node{"a": {Version: fresh}, "b": {Version: stale}},
+				Pods: []Pod{with(pod("a", fresh, false), func(p *Pod) { p.Failure = "no" })},
+			},
+			map[string]string{},
+			"False InPlaceFailed * node a: no; delete Pod capi-proxy-patcher-nodes/p-a to retry\n* 0 of 2" + of +
+				", and 1 failed", 0, false,
+		},
+		"a node that is not ready is missing at the end": {
+			View{
+				Members: []Member{a, b}, Nodes: map[string]Node{"a": {Version: fresh}, "b": {Version: stale, NotReady: noon.Add(-time.Hour)}},
+				Pods: []Pod{pod("a", fresh, true)},
+			},
+			map[string]string{"b": ""},
+			"Unknown InPlaceProgressing 1 of 2" + of + "; not ready, and not waited for: b", 1, false,
+		},
+		"a version that is not delivered": {
+			View{Wants: []Want{{main, ""}}, Members: []Member{a}, Nodes: labelled(stale, "a")},
+			map[string]string{},
+			"Unknown InPlaceProgressing the objects that restore 1 nodes are not delivered yet; condition " +
+				"capi-proxy-patcher.io/ProxyPublished says why", 0, false,
+		},
+		"all": {
+			View{Members: []Member{a, b}, Nodes: labelled(fresh, "a", "b"), Pods: []Pod{pod("a", fresh, true), pod("b", fresh, true)}},
+			map[string]string{},
+			"True Configured ", 2, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.Now, test.Restores = noon, true
+			if test.Wants == nil {
+				test.Wants = []Want{{main, fresh}}
+			}
+			got := Decide(test.View)
+			c := finding.ConditionOf(got.Findings, "")
+			if text := c.Status + " " + c.Reason + " " + c.Message; text != test.want || !maps.Equal(got.Labels, test.labels) ||
+				len(got.Current) != test.current || got.Restored != test.restored {
+				t.Errorf("%s\n%+v", text, got)
+			}
+			if test.Restores = false; Decide(test.View).Restored {
+				t.Error("a Cluster that is enabled is restored")
+			}
+		})
+	}
+}
+
+func member(m Member, edit func(*Member)) Member {
+	edit(&m)
+	return m
 }
 
 // TestDecide_ReadsThePodWithTheVersionOfItsNode has two Pods on a node, in any order.

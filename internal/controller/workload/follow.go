@@ -77,6 +77,19 @@ func (n NodePods) Input(cluster string, options intent.Options, secret *corev1.S
 	}
 }
 
+// Restore is what the objects are made of that restore nodes of a Cluster: a version without files. It is the same
+// after clusterctl move. Nothing is pulled for it, since a node without the proxy may not be able to.
+func (n NodePods) Restore(cluster string) (nodes.Input, error) {
+	data, err := patch.NodeData(nil, patch.Recipe{}, false)
+	if err != nil {
+		return nodes.Input{}, err //nolint:wrapcheck // it says what failed
+	}
+	return nodes.Input{
+		Cluster: cluster, Secret: intent.GeneratedSecretName(cluster), Data: data, Key: []byte(contract.RestoredValue),
+		Image: n.Image, PullSecret: n.PullSecret, PullPolicy: string(corev1.PullIfNotPresent),
+	}, nil
+}
+
 // Init makes the memory of f.
 func (f *Follower) Init() *Follower {
 	f.nodes, f.away, f.waits = cache.NewExpiring(), cache.NewExpiring(), cache.NewExpiring()
@@ -107,6 +120,8 @@ type Pass struct {
 	Objects []reconcile.Reconciled
 	// Behind are the Machines that are behind.
 	Behind []status.Group
+	// Restores reports that the Cluster is not enabled any more, and its nodes are restored.
+	Restores bool
 }
 
 // Source brings a pass over a Cluster when its workload cluster is connected, is no longer, or cannot be.
@@ -117,10 +132,10 @@ func Source(clusters clustercache.ClusterCache, controller string) source.Source
 }
 
 // Follow lets nodes apply the present files in their turn, records which Machines have them, and reports about the
-// others.
+// others. With p.Restores it has them lose all files, and records on the Cluster when all have.
 func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err error) {
 	members, rolls, err := f.members(ctx, p)
-	if err != nil || !slices.ContainsFunc(members, func(m Member) bool { return m.Node != "" }) {
+	if err != nil || !p.Restores && !slices.ContainsFunc(members, func(m Member) bool { return m.Node != "" }) {
 		return out, err
 	}
 	wants, updates, err := f.wantsOf(ctx, p, members)
@@ -129,8 +144,14 @@ func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err 
 	}
 	key := client.ObjectKeyFromObject(p.Cluster)
 	unknown := func(again time.Duration) (report.Outcome, error) {
-		out.Add(contract.ReasonInPlaceUnknown, "cannot tell which nodes have the current files: the workload cluster "+
-			"does not answer with the kubeconfig of Secret %s-kubeconfig; the log of the manager has the details", key)
+		const text = "cannot tell which nodes %s: the workload cluster does not answer with the kubeconfig of Secret " +
+			"%s-kubeconfig; the log of the manager has the details%s"
+		if p.Restores {
+			out.Add(contract.ReasonInPlaceUnknown, text, "are restored", key,
+				"; to leave the files on them, remove annotation "+contract.AnnotationRollout)
+		} else {
+			out.Add(contract.ReasonInPlaceUnknown, text, "have the current files", key, "")
+		}
 		out.LookAgain(again)
 		return out, nil
 	}
@@ -146,6 +167,7 @@ func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err 
 	}
 	decision, err := f.turn(ctx, key, remote, View{
 		Wants: wants, Members: members, MaxUnavailable: p.Options.MaxUnavailable, ControlPlaneRolls: rolls,
+		Restores: p.Restores,
 	})
 	if err != nil {
 		if ctx.Err() != nil {
@@ -157,8 +179,20 @@ func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err 
 	}
 	out.Find(decision.Findings...)
 	out.LookAgain(decision.Again)
-	return out, f.record(ctx, p, decision.Current, updates)
+	if !p.Restores {
+		return out, f.record(ctx, p, decision.Current, updates)
+	}
+	if err := f.recordRemoval(ctx, p, decision.Current); err != nil || !decision.Restored {
+		return out, err
+	}
+	out.Add(contract.ReasonInPlaceProgressing, "%s", RestoredMessage)
+	return out, f.Writer.Annotate(ctx, p.Cluster.DeepCopy(), //nolint:wrapcheck // it says what it wrote
+		map[string]string{contract.AnnotationApplied: contract.RestoredValue})
 }
+
+// RestoredMessage is that of the condition between the last node that is restored and the last object that is deleted.
+const RestoredMessage = "all nodes are restored; condition " + contract.ConditionProxyPublished +
+	" says what is left in the workload cluster"
 
 // turn decides about the nodes of a workload cluster, and labels those whose turn it is.
 func (f *Follower) turn(ctx context.Context, key client.ObjectKey, remote client.Reader, view View) (Decision, error) {
@@ -200,7 +234,10 @@ func (f *Follower) members(ctx context.Context, p Pass) (members []Member, rolls
 		config := &configs[i]
 		owner, group := metav1.GetControllerOf(config), groupOf(config)
 		secret, known := targets[group]
-		if !known {
+		switch {
+		case p.Restores:
+			secret = intent.GeneratedSecretName(p.Cluster.Name)
+		case !known:
 			secret = SecretOf(config.Bootstrap().View())
 		}
 		if owner == nil || owner.Kind != "Machine" || secret == "" {
@@ -213,7 +250,7 @@ func (f *Follower) members(ctx context.Context, p Pass) (members []Member, rolls
 		}
 		members = append(members, Member{
 			Node: node, Secret: secret, Group: group, Config: config.Name, Machine: owner.Name,
-			Leaving: !config.DeletionTimestamp.IsZero(),
+			Leaving: !config.DeletionTimestamp.IsZero(), Plain: p.Restores && !hasFiles(config),
 		})
 	}
 	if len(machines) > 0 {
@@ -228,6 +265,17 @@ func (f *Follower) members(ctx context.Context, p Pass) (members []Member, rolls
 		})
 	pools, err := f.pools(ctx, p)
 	return append(members, pools...), rolls, err
+}
+
+// hasFiles reports whether the node of a Machine has files of the product, as far as its KubeadmConfig shows that.
+func hasFiles(config *kinds.KubeadmConfig) bool {
+	switch config.Annotations[contract.AnnotationUpdatedFiles] {
+	case contract.FilesRemovedValue:
+		return false
+	case "":
+		return patch.IsPatched(config.Bootstrap().View())
+	}
+	return true
 }
 
 // targetsOf returns the generated Secret of each group, "" for one that asks for no proxy, as far as that is known.
@@ -293,7 +341,12 @@ func (f *Follower) pools(ctx context.Context, p Pass) (members []Member, err err
 	secrets := targetsOf(p.Objects)
 	for _, o := range p.Objects {
 		for _, pool := range o.Pools {
-			if o.Recipe == nil {
+			switch {
+			case p.Restores && pool.UsesProxy():
+				secrets[pool.String()] = intent.GeneratedSecretName(p.Cluster.Name)
+			case p.Restores:
+				delete(secrets, pool.String())
+			case o.Recipe == nil:
 				secrets[pool.String()] = SecretOf(o.Spec)
 			}
 		}
@@ -312,7 +365,7 @@ func (f *Follower) pools(ctx context.Context, p Pass) (members []Member, err err
 		if secret == "" || pool.Spec.ClusterName != p.Cluster.Name {
 			continue
 		}
-		if len(pool.Status.NodeRefs) == 0 {
+		if len(pool.Status.NodeRefs) == 0 && !p.Restores { // it may be empty
 			members = append(members, Member{Secret: secret, Group: group})
 		}
 		for _, node := range pool.Status.NodeRefs {
@@ -328,6 +381,10 @@ func (f *Follower) pools(ctx context.Context, p Pass) (members []Member, err err
 func (f *Follower) wantsOf(ctx context.Context, p Pass, members []Member) (
 	wants []Want, updates map[string]plan.Update, err error,
 ) {
+	if p.Restores {
+		in, err := f.Pods.Restore(p.Cluster.Name)
+		return []Want{{Secret: in.Secret, Version: in.Version()}}, nil, err
+	}
 	updates = map[string]plan.Update{}
 	for _, m := range members {
 		if slices.ContainsFunc(wants, func(w Want) bool { return w.Secret == m.Secret }) {
@@ -428,16 +485,44 @@ func (f *Follower) record(ctx context.Context, p Pass, current []Member, updates
 		if lag := behind[m.Machine]; lag != plan.Current && !update.At.IsZero() {
 			annotations[contract.AnnotationUpdatedAt] = update.At.UTC().Format(time.RFC3339)
 		}
-		if behind[m.Machine] == plan.OldEntries && update.Files != "" {
-			annotations[contract.AnnotationUpdatedFiles] = update.Files
-		}
 		i := slices.IndexFunc(configs, func(c kinds.KubeadmConfig) bool { return c.Name == m.Config })
-		maps.DeleteFunc(annotations, func(key, value string) bool { return configs[i].Annotations[key] == value })
-		if len(annotations) == 0 {
-			continue
+		removed := configs[i].Annotations[contract.AnnotationUpdatedFiles] == contract.FilesRemovedValue
+		switch lag := behind[m.Machine]; {
+		case lag == plan.OldEntries && update.Files != "":
+			annotations[contract.AnnotationUpdatedFiles] = update.Files
+		case lag == plan.OldContent && removed: // it has those of its entries again
+			annotations[contract.AnnotationUpdatedFiles] = ""
 		}
-		if err := f.Writer.Annotate(ctx, configs[i].DeepCopy(), annotations); err != nil {
-			return err //nolint:wrapcheck // it says what it wrote
+		if err := f.annotate(ctx, &configs[i], annotations); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// annotate writes annotations of a KubeadmConfig, if they differ.
+func (f *Follower) annotate(ctx context.Context, config *kinds.KubeadmConfig, annotations map[string]string) error {
+	maps.DeleteFunc(annotations, func(key, value string) bool { return config.Annotations[key] == value })
+	if len(annotations) == 0 {
+		return nil
+	}
+	return f.Writer.Annotate(ctx, config.DeepCopy(), annotations) //nolint:wrapcheck // it says what it wrote
+}
+
+// recordRemoval writes that nodes of Machines have no files any more.
+func (f *Follower) recordRemoval(ctx context.Context, p Pass, restored []Member) error {
+	configs, err := p.Configs.List(ctx)
+	if err != nil {
+		return err //nolint:wrapcheck // it says what failed
+	}
+	for _, m := range restored {
+		i := slices.IndexFunc(configs, func(c kinds.KubeadmConfig) bool { return c.Name == m.Config })
+		annotations := map[string]string{contract.AnnotationUpdatedAt: "", contract.AnnotationUpdatedFiles: ""}
+		if patch.IsPatched(configs[i].Bootstrap().View()) {
+			annotations[contract.AnnotationUpdatedFiles] = contract.FilesRemovedValue
+		}
+		if err := f.annotate(ctx, &configs[i], annotations); err != nil {
+			return err
 		}
 	}
 	return nil

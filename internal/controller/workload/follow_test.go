@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -22,6 +25,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
 // management is a management cluster with one Machine, whose node is node-a.
@@ -29,13 +33,16 @@ type management struct {
 	client.Client
 
 	listed int
+	writes []string
+	// annotations are those of the KubeadmConfig.
+	annotations map[string]string
 }
 
 func (m *management) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	switch list := list.(type) {
 	case *kinds.KubeadmConfigList:
 		config := kinds.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
-			Name: "a-config", OwnerReferences: []metav1.OwnerReference{{Kind: "Machine", Name: "a", UID: "1", Controller: new(true)}},
+			Name: "a-config", Annotations: m.annotations, OwnerReferences: []metav1.OwnerReference{{Kind: "Machine", Name: "a", UID: "1", Controller: new(true)}},
 		}}
 		config.Status.DataSecretName = "a"
 		config.Spec = &kinds.Bootstrap{Spec: patch.Spec{Files: []patch.File{{
@@ -139,6 +146,122 @@ func TestFollow_LeavesAClusterAloneThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// Patch records writes.
+func (m *management) Patch(_ context.Context, o client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	data, err := patch.Data(o)
+	m.writes = append(m.writes, o.GetName()+" "+string(data))
+	return err
+}
+
+// GroupVersionKindFor is for what counts writes.
+func (m *management) GroupVersionKindFor(runtime.Object) (schema.GroupVersionKind, error) {
+	return schema.GroupVersionKind{}, nil
+}
+
+// answering is a workload cluster whose node-a has a version.
+type answering struct {
+	client.Client
+
+	version string
+	ready   bool
+}
+
+func (a answering) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	labels := map[string]string{contract.LabelNodeFiles: a.version}
+	status := corev1.ConditionFalse
+	if a.ready {
+		status = corev1.ConditionTrue
+	}
+	switch list := list.(type) {
+	case *corev1.NodeList:
+		node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: labels}}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		list.Items = append(list.Items, node)
+	case *corev1.PodList:
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: labels}, Spec: corev1.PodSpec{NodeName: "node-a"}}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.ContainersReady, Status: status}}
+		list.Items = append(list.Items, pod)
+	}
+	return nil
+}
+
+type answeringClusters struct {
+	workloads
+
+	api answering
+}
+
+func (a *answeringClusters) GetClient(context.Context, client.ObjectKey) (client.Client, error) {
+	return a.api, nil
+}
+
+// TestFollow_RecordsWhatIsRestored has a node that is restored, or not yet, after the label was removed.
+func TestFollow_RecordsWhatIsRestored(t *testing.T) {
+	t.Parallel()
+	in, err := NodePods{Image: "i"}.Restore("prod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		version = `[{"op":"replace","path":"/metadata/resourceVersion","value":`
+		machine = "a-config " + version + `""},{"op":"add","path":"/metadata/annotations","value":{"capi-proxy-patcher.io/updated-files":"removed"}}]`
+		cluster = "prod " + version + `"7"},{"op":"add","path":"/metadata/annotations/capi-proxy-patcher.io~1applied","value":"restored"}]`
+	)
+	for ready, test := range map[bool]struct {
+		message string
+		writes  []string
+	}{
+		false: {"0 of 1 nodes are restored; waiting for node node-a", nil},
+		true: {
+			"all nodes are restored; condition capi-proxy-patcher.io/ProxyPublished says what is left in the workload cluster",
+			[]string{machine, cluster},
+		},
+	} {
+		api := &management{}
+		f := (&Follower{
+			Clusters: &answeringClusters{api: answering{version: in.Version(), ready: ready}}, Live: api,
+			Writer: &reconcile.Writer{Client: backoff.New(api, api, func() time.Time { return noon })}, Pods: NodePods{Image: "i"},
+			Now: func() time.Time { return noon },
+		}).Init()
+		reader, view := reconcile.Reader{Client: api}, intent.Cluster{Namespace: "team", Name: "prod"}
+		out, err := f.Follow(t.Context(), Pass{
+			Cluster: &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "team", Name: "prod", ResourceVersion: "7",
+				Annotations: map[string]string{contract.AnnotationApplied: contract.AppliedValue},
+			}},
+			Configs: reader.Configs(view), Restores: true,
+		})
+		if got := finding.ConditionOf(out.Findings, ""); err != nil || got.Message != test.message || !slices.Equal(api.writes, test.writes) {
+			t.Errorf("got %+v, error %v, writes\n%s", got, err, strings.Join(api.writes, "\n"))
+		}
+	}
+}
+
+// TestFollow_RecordsFilesThatAreBack has a Machine whose node had lost the files of its entries.
+func TestFollow_RecordsFilesThatAreBack(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		lag   plan.Lag
+		files string // now
+		want  string
+	}{
+		"the files of its entries": {plan.OldContent, contract.FilesRemovedValue, "remove"},
+		"other files":              {plan.OldEntries, contract.FilesRemovedValue, "0123"},
+		"changed values":           {plan.OldContent, "4567", ""},
+	} {
+		api := &management{annotations: map[string]string{contract.AnnotationUpdatedFiles: test.files}}
+		f := (&Follower{Writer: &reconcile.Writer{Client: backoff.New(api, api, func() time.Time { return noon })}}).Init()
+		reader, view := reconcile.Reader{Client: api}, intent.Cluster{Namespace: "team", Name: "prod"}
+		err := f.record(t.Context(), Pass{
+			Configs: reader.Configs(view),
+			Behind:  []status.Group{{Machines: []status.Machine{{Name: "a", Lag: test.lag}}}},
+		}, []Member{{Machine: "a", Config: "a-config", Secret: main}}, map[string]plan.Update{main: {Files: "0123"}})
+		if got := strings.Join(api.writes, "\n"); err != nil || !strings.Contains(got, test.want) || (got == "") != (test.want == "") {
+			t.Errorf("%s: error %v, writes %s", name, err, got)
+		}
+	}
+}
+
 // own is a management cluster with KubeadmConfigs and Machines, and MachinePool mp with a node.
 type own struct {
 	client.Client
@@ -182,6 +305,10 @@ func TestMembers_AreThoseOfTheTargets(t *testing.T) {
 		}
 		return c
 	}
+	recorded := func(c kinds.KubeadmConfig, files string) kinds.KubeadmConfig {
+		c.Annotations = map[string]string{contract.AnnotationUpdatedFiles: files}
+		return c
+	}
 	const controlPlane, deployment = clusterv1.MachineControlPlaneLabel, clusterv1.MachineDeploymentNameLabel
 	rolling := metav1.Condition{Type: clusterv1.RollingOutCondition, Status: metav1.ConditionTrue}
 	reconciled := func(o kinds.BootstrapObject, kind, secret string, known bool, pool ...plan.Pool) reconcile.Reconciled {
@@ -195,6 +322,8 @@ func TestMembers_AreThoseOfTheTargets(t *testing.T) {
 	for name, test := range map[string]struct {
 		configs    []kinds.KubeadmConfig
 		conditions []metav1.Condition
+		restores   bool
+		noPool     bool // MachinePool mp is to have no proxy
 		want       []string
 		rolls      bool
 	}{
@@ -209,6 +338,21 @@ func TestMembers_AreThoseOfTheTargets(t *testing.T) {
 				"node-unknown former MachineDeployment unknown", "node-alone former Machine", "node-mp mp-files MachinePool mp",
 			},
 		},
+		"whoever has files, when the label is gone": {
+			configs: []kinds.KubeadmConfig{
+				config("cp", controlPlane, "", true), config("md", deployment, "md", false),
+				recorded(config("updated", deployment, "md", false), "0123"),
+				recorded(config("restored", deployment, "md", true), contract.FilesRemovedValue),
+				config("none", deployment, "none", true),
+			},
+			restores: true,
+			want: []string{
+				"node-cp prod-proxy-files ", "node-md prod-proxy-files MachineDeployment md plain",
+				"node-updated prod-proxy-files MachineDeployment md", "node-restored prod-proxy-files MachineDeployment md plain",
+				"node-none prod-proxy-files MachineDeployment none", "node-mp prod-proxy-files MachinePool mp",
+			},
+		},
+		"no node of a pool without the proxy, when the label is gone": {restores: true, noPool: true},
 		"a control plane that says so": {
 			conditions: []metav1.Condition{rolling}, want: []string{"node-mp mp-files MachinePool mp"}, rolls: true,
 		},
@@ -223,23 +367,30 @@ func TestMembers_AreThoseOfTheTargets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			api := own{configs: test.configs}
+			api, ofPool := own{configs: test.configs}, of("MachinePool", "mp")
+			if test.noPool {
+				ofPool.Override = contract.SecretNone
+			}
 			kcp := &kinds.KubeadmControlPlane{}
 			kcp.Status.Conditions = test.conditions
 			members, rolls, err := (&Follower{Live: api}).Init().members(t.Context(), Pass{
 				Cluster: &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "prod"}},
-				Configs: reconcile.Reader{Client: api}.Configs(intent.Cluster{Name: "prod"}),
+				Configs: reconcile.Reader{Client: api}.Configs(intent.Cluster{Name: "prod"}), Restores: test.restores,
 				Objects: []reconcile.Reconciled{
 					reconciled(kcp, plan.KindControlPlane, main, true),
 					reconciled(&kinds.KubeadmConfigTemplate{}, plan.KindTemplate, "md-files", true, of("MachineDeployment", "md")),
 					reconciled(&kinds.KubeadmConfigTemplate{}, plan.KindTemplate, "", true, of("MachineDeployment", "none")),
 					reconciled(&kinds.KubeadmConfigTemplate{}, plan.KindTemplate, "", false, of("MachineDeployment", "unknown")),
-					reconciled(&kinds.KubeadmConfig{}, plan.KindConfig, "mp-files", true, of("MachinePool", "mp")),
+					reconciled(&kinds.KubeadmConfig{}, plan.KindConfig, "mp-files", true, ofPool),
 				},
 			})
 			var got []string
 			for _, m := range members {
-				got = append(got, m.Node+" "+m.Secret+" "+m.Group)
+				text := m.Node + " " + m.Secret + " " + m.Group
+				if m.Plain {
+					text += " plain"
+				}
+				got = append(got, text)
 			}
 			if err != nil || rolls != test.rolls || !slices.Equal(got, test.want) {
 				t.Errorf("rolls %v, %q, error %v", rolls, got, err)
