@@ -22,7 +22,7 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 FUZZ_TIME ?= 30s
 
 # Modules of their own, so that the product does not depend on what they need.
-MODULES := test/alerts test/gitops test/istio test/delivery test/charts
+MODULES := test/engines test/delivery test/charts
 
 # A proxy of the developer's machine must not decide about a test of proxies. Modules are downloaded before, with it.
 WITHOUT_PROXY := env $(foreach name,HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy,-u $(name))

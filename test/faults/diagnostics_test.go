@@ -264,14 +264,14 @@ func TestMetrics_AreTheStateOfTheWorld(t *testing.T) {
 		})
 	}
 	// Alert rules and the dashboard query these as well. Those of the API server are not served here.
-	names, err := os.ReadFile("../alerts/metrics.txt")
+	names, err := os.ReadFile("../engines/alerts/metrics.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, body := p.diagnose("http", "GET", "/metrics", "", "")
 	for name := range strings.FieldsSeq(string(names)) {
 		if !strings.HasPrefix(name, "apiserver_") && !strings.Contains(body, "\n"+name+"{") {
-			t.Errorf("metric %s of test/alerts/metrics.txt is not served", name)
+			t.Errorf("metric %s of test/engines/alerts/metrics.txt is not served", name)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const component = "../../config/components/monitoring/"
+const component = "../../../config/components/monitoring/"
 
 // rule is the part of an alert rule that is checked.
 type rule struct {
@@ -220,7 +220,7 @@ capi_proxy_patcher_certificate_expiry_timestamp_seconds{server="hooks"} 1e12x100
 
 func TestAlerts_HaveARunbook(t *testing.T) {
 	t.Parallel()
-	page := read(t, "../../docs/monitoring.md")
+	page := read(t, "../../../docs/monitoring.md")
 	_, found := ruleFile(t)
 	if len(found) < 6 {
 		t.Errorf("%d rules", len(found))
@@ -250,7 +250,7 @@ func exists(t *testing.T) map[string]bool {
 	t.Helper()
 	known := map[string]bool{}
 	for _, line := range regexp.MustCompile("(?m)^\\| `(capi_proxy_patcher_\\w+)` \\|").FindAllStringSubmatch(
-		read(t, "../../docs/reference.md"), -1) {
+		read(t, "../../../docs/reference.md"), -1) {
 		known[line[1]] = true
 	}
 	if len(known) < 10 {

@@ -24,7 +24,7 @@ const (
 
 func read(t *testing.T, page string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/" + page)
+	text, err := os.ReadFile("../../../docs/" + page)
 	if err != nil {
 		t.Fatal(err)
 	}

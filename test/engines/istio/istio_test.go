@@ -14,7 +14,7 @@ import (
 )
 
 // printed is a golden file of render with a proxy that has an address and one that has a name.
-const printed = "../../internal/offline/render/testdata/publish/printed.yaml"
+const printed = "../../../internal/offline/render/testdata/publish/printed.yaml"
 
 // TestServiceEntries_AreStrictlyThoseOfIstio finds keys that Istio does not know, and what its webhook refuses: an
 // address as a host, a network as an address of entries that are resolved by DNS, and ports without a protocol.
