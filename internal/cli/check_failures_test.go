@@ -80,7 +80,7 @@ func (w *failing) start() {
 	made, err := controller.New(controller.Config{
 		Client: shown, Live: shown,
 		Memory: &lookup.Memory{
-			Cached: shown, Live: shown, ProxySecrets: world.ProxySecrets{From: shown}, Mapper: noInfrastructure{}, Now: now,
+			Cached: shown, Live: shown, ProxySecrets: world.ProxySecrets{Reader: shown}, Mapper: noInfrastructure{}, Now: now,
 		},
 		Admission: true, Recorder: events.NewFakeRecorder(1000), Now: now,
 	})

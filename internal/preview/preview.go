@@ -226,7 +226,7 @@ func newController(o Options, api client.Client, w *world.Reader, writer client.
 	return controller.New(controller.Config{
 		Client: writer, Live: live,
 		Memory: &lookup.Memory{
-			Cached: w, Live: live, ProxySecrets: world.ProxySecrets{From: live}, Mapper: api.RESTMapper(),
+			Cached: w, Live: live, ProxySecrets: world.ProxySecrets{Reader: live}, Mapper: api.RESTMapper(),
 			Installation: resolve.Installation{Secret: o.DefaultSecret, Namespaces: resolve.EveryNamespace{}},
 			Now:          o.Now, Known: cache.NewExpiring(),
 		},

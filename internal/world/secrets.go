@@ -12,17 +12,15 @@ import (
 
 // ProxySecrets reads proxy Secrets in the place of the controller's cache of them: one by one, those with the label.
 type ProxySecrets struct {
-	client.Reader // nil: nothing is listed
-
-	// From reads any Secret.
-	From client.Reader
+	// Reader reads any Secret.
+	client.Reader
 }
 
 // Get implements client.Reader.
 func (p ProxySecrets) Get(ctx context.Context, key client.ObjectKey, into client.Object,
 	options ...client.GetOption,
 ) error {
-	if err := p.From.Get(ctx, key, into, options...); err != nil {
+	if err := p.Reader.Get(ctx, key, into, options...); err != nil {
 		return err //nolint:wrapcheck // it is the reader
 	}
 	if _, labelled := into.GetLabels()[contract.LabelProxySecret]; !labelled {

@@ -139,7 +139,7 @@ func TestSnapshot_ListsAKindOnceAndShowsChanges(t *testing.T) {
 		live.Spec.ControlPlaneRef.Name != "new" {
 		t.Errorf("a live read shows %q: %v", live.Spec.ControlPlaneRef.Name, err)
 	}
-	proxy := world.ProxySecrets{From: r.Live()}
+	proxy := world.ProxySecrets{Reader: r.Live()}
 	for name, want := range map[string]bool{"prod-proxy-files": false, "http-proxy": true} {
 		err := proxy.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, &corev1.Secret{})
 		if (err == nil) != want {

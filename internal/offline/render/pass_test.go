@@ -302,7 +302,7 @@ func passed(t *testing.T, all objects, shapes *api.Client) (objects, []controlle
 	made, err := controller.New(controller.Config{
 		Client: shown, Live: shown,
 		Memory: &lookup.Memory{
-			Cached: shown, Live: present{shown}, ProxySecrets: world.ProxySecrets{From: shown}, Mapper: mapper, Now: now,
+			Cached: shown, Live: present{shown}, ProxySecrets: world.ProxySecrets{Reader: shown}, Mapper: mapper, Now: now,
 			Installation: resolve.Installation{Namespaces: resolve.EveryNamespace{}},
 		},
 		Recorder: events.NewFakeRecorder(1000), Now: now,
