@@ -577,7 +577,7 @@ func TestPool_WaitsForItsMachineTemplate(t *testing.T) {
 	before := asked()
 	for i := range 30 { // each enqueues the Cluster
 		change(t, c.cluster(), func(cluster *clusterv1.Cluster) {
-			cluster.Annotations = map[string]string{"example.com/touched": strconv.Itoa(i)}
+			metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, "example.com/touched", strconv.Itoa(i))
 		})
 	}
 	if got := asked() - before; got > 10 {
