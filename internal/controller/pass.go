@@ -100,7 +100,9 @@ func (p *pass) readOptions() (err error) {
 
 // want is the desired state of the Cluster.
 func (p *pass) want() plan.Want {
-	return plan.Want{Cluster: p.view.Name, Enabled: p.view.Enabled, Options: p.options, Admission: p.Admission}
+	return plan.Want{
+		Cluster: p.view.Name, Enabled: p.view.Enabled, Options: p.options, Admission: p.Admission, InPlace: p.InPlace,
+	}
 }
 
 // resolve finds the settings of the Cluster or, if override is not "", of the pool that names it. It returns nil if the
@@ -324,7 +326,7 @@ func (p *pass) carryOut(ctx context.Context, o reconcile.Object, decision plan.D
 		}
 		out.Find(f)
 	}
-	reconciled.Recipe, reconciled.Secret = decision.Recipe, decision.Secret
+	reconciled.Recipe, reconciled.Secret, reconciled.InPlace = decision.Recipe, decision.Secret, decision.InPlace
 	if decision.Resolution != nil {
 		reconciled.Proxy = resolution.Secret.Name.String()
 	}

@@ -233,3 +233,30 @@ func TestWaiting_IsANoteWhileAllNodesHaveTheFiles(t *testing.T) {
 		})
 	}
 }
+
+// TestSummarize_CountsAnObjectWhoseNodesGetTheFilesInPlace has a spec without the proxy, and no finding with a reason.
+func TestSummarize_CountsAnObjectWhoseNodesGetTheFilesInPlace(t *testing.T) {
+	t.Parallel()
+	object := func(change func(*reconcile.Reconciled)) []reconcile.Reconciled {
+		controlPlane := &kinds.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "cp"}}
+		one := reconcile.Reconciled{
+			Object: reconcile.NewObject(controlPlane, plan.KindControlPlane, true), Proxy: "team/http-proxy",
+		}
+		change(&one)
+		return []reconcile.Reconciled{one}
+	}
+	for name, test := range map[string]struct {
+		change func(*reconcile.Reconciled)
+		reason string
+	}{
+		"a control plane that waits":        {func(s *reconcile.Reconciled) { s.Waits = &finding.Finding{} }, contract.ReasonConfigured},
+		"a file of the user's in the way":   {func(s *reconcile.Reconciled) { s.InPlace = true }, contract.ReasonConfigured},
+		"no entries, and nodes get nothing": {func(*reconcile.Reconciled) {}, contract.ReasonWaitingForObjects},
+	} {
+		done := result{}
+		summary := done.summarize(intent.Cluster{Namespace: "team", Name: "one"}, object(test.change), false)
+		if got := finding.ConditionOf(done.Findings, summary); got.Reason != test.reason {
+			t.Errorf("%s: condition %+v", name, got)
+		}
+	}
+}

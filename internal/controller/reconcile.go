@@ -252,7 +252,9 @@ func (r result) withWarnings() result {
 func (r *result) summarize(cluster intent.Cluster, objects []reconcile.Reconciled, unsupported bool) string {
 	counted := make([]finding.Object, len(objects))
 	for i, o := range objects {
-		counted[i] = finding.Object{Name: o.String(), Secret: o.Proxy, Carries: patch.IsPatched(o.Spec)}
+		counted[i] = finding.Object{
+			Name: o.String(), Secret: o.Proxy, Carries: patch.IsPatched(o.Spec), InPlace: o.InPlace || o.Waits != nil,
+		}
 	}
 	if !r.IsExplained() {
 		r.Find(finding.Unconfigured(cluster.Namespace+"/"+cluster.Name, counted, unsupported)...)

@@ -207,6 +207,8 @@ type Object struct {
 	Secret string
 	// Carries reports whether it carries the proxy.
 	Carries bool
+	// InPlace reports that running nodes get the files though it does not.
+	InPlace bool
 }
 
 // Unconfigured returns why a Cluster without findings is not configured: nothing carries the proxy, or an object should
@@ -215,8 +217,8 @@ func Unconfigured(cluster string, objects []Object, unsupported bool) []Finding 
 	var found []Finding
 	carried := false
 	for _, o := range objects {
-		carried = carried || o.Carries
-		if o.Secret != "" && !o.Carries {
+		carried = carried || o.Carries || o.InPlace
+		if o.Secret != "" && !o.Carries && !o.InPlace {
 			found = append(found,
 				Finding{Reason: contract.ReasonWaitingForObjects, Message: o.Name + " does not carry the proxy yet"})
 		}

@@ -67,8 +67,8 @@ func newStored(kind string) *stored {
 	s := &stored{
 		kind: kind, annotations: map[string]string{}, own: own(), spec: own(), busy: true,
 	}
-	s.want = plan.Want{Cluster: "prod", Admission: true, Options: intent.Options{
-		Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets(),
+	s.want = plan.Want{Cluster: "prod", Admission: true, InPlace: true, Options: intent.Options{
+		Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets(), ReplaceFiles: true,
 	}}
 	if kind != plan.KindControlPlane {
 		s.pools = []plan.Pool{{
@@ -295,7 +295,8 @@ func modelOperations() []sequence.Operation[*stored] {
 			}
 			s.want.Enabled = value == "on"
 		}),
-		set("rollout", []string{contract.RolloutImmediate, contract.RolloutOnNextRollout}, func(s *stored, v string) { s.want.Options.Rollout = v }),
+		set("rollout", []string{contract.RolloutImmediate, contract.RolloutOnNextRollout, contract.RolloutInPlace},
+			func(s *stored, v string) { s.want.Options.Rollout = v }),
 		set("targets", []string{"4", "1", "2"}, func(s *stored, value string) {
 			count, _ := strconv.Atoi(value)
 			s.want.Options.Targets = contract.Targets()[:count]

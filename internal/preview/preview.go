@@ -134,7 +134,7 @@ func run(ctx context.Context, o Options) (Result, error) {
 		return Result{}, err
 	}
 	writer := &dryRun{Client: client.NewDryRunClient(api), reader: w}
-	c, err := newController(o, api, w, writer)
+	c, err := newController(o, api, w, writer, result.Before.Published != contract.ReasonInPlaceNotInstalled)
 	if err != nil {
 		return Result{}, err
 	}
@@ -219,7 +219,8 @@ func (r Result) Differs() bool {
 	return slices.ContainsFunc(r.Writes, func(w Write) bool { return w.Kind == "Secret" && w.Verb == "update" })
 }
 
-func newController(o Options, api client.Client, w *world.Reader, writer client.Client) (
+// newController returns a controller. inPlace is controller.Config.InPlace.
+func newController(o Options, api client.Client, w *world.Reader, writer client.Client, inPlace bool) (
 	*controller.Controller, error,
 ) {
 	live := w.Live()
@@ -231,6 +232,7 @@ func newController(o Options, api client.Client, w *world.Reader, writer client.
 			Now:          o.Now, Known: cache.NewExpiring(),
 		},
 		Admission: true,
+		InPlace:   inPlace,
 		Recorder:  noEvents{},
 		Now:       o.Now,
 	})

@@ -80,10 +80,16 @@ func newFollowed(t *testing.T) (followed, func()) {
 	return c, stop
 }
 
-// joins makes a Machine with bootstrap data of a spec, and its Node.
+// joins makes a worker Machine with bootstrap data of a spec, whose Node has its name.
 func (c inPlace) joins(name string, spec bootstrapv1.KubeadmConfigSpec) {
 	c.T.Helper()
-	labels := map[string]string{clusterv1.ClusterNameLabel: c.Name, clusterv1.MachineDeploymentNameLabel: c.Name + "-md"}
+	c.joinsAs(name, spec, clusterv1.MachineDeploymentNameLabel, c.Name+"-md")
+}
+
+// joinsAs is joins with the label of its group.
+func (c inPlace) joinsAs(name string, spec bootstrapv1.KubeadmConfigSpec, label, value string) {
+	c.T.Helper()
+	labels := map[string]string{clusterv1.ClusterNameLabel: c.Name, label: value}
 	config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}, Spec: spec}
 	machine := &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name, Labels: labels},
