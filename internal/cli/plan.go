@@ -27,8 +27,8 @@ func newPlan(streams Streams) *cobra.Command {
 		Use:   "plan --cluster NAME [-f FILE...]",
 		Short: "Show what a label, a Secret or an annotation would change in a management cluster",
 		Long: `Reconciles a Cluster of a management cluster as the controller does, with dry runs, and shows the writes, the
-Machines that would be replaced at once, those that would stay unchanged, and the condition afterwards. Nothing is
-changed.
+Machines that would be replaced at once, the nodes that would be changed in place, the Machines that would stay
+unchanged, and the condition afterwards. Nothing is changed.
 
 With -f it sees the Cluster, the Secrets and the annotations of pools as they would be with these files applied,
 also through admission webhooks. A label or annotation of the product that a file leaves out is removed.

@@ -201,9 +201,13 @@ func (o statusOptions) listMachines(ctx context.Context, config *rest.Config, st
 	known := result.Behind != nil && status.IsKnown(result.Condition.Status, result.Condition.Reason)
 	switch {
 	case !o.isTable():
-		err = writeData(streams, o.output, map[string]any{"version": 1, "behind": groups})
+		err = writeData(streams, o.output, map[string]any{
+			"version": 1, "behind": groups, "restarted": result.Data().Restarted,
+		})
 	case len(groups) > 0:
-		err = status.MachineTable(streams.Out, groups, now())
+		if err = status.MachineTable(streams.Out, groups, now()); err == nil {
+			err = preview.PrintRestarts(streams.Out, result.Restarts)
+		}
 	case !known:
 		_, err = fmt.Fprintf(streams.Err, "which Machines are behind is not known: %s\n%s",
 			cmp.Or(result.Condition.Reason, "the Cluster is paused or has no label"),

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
@@ -15,6 +16,8 @@ type Preview struct {
 
 	// Condition is the one that the pass would report, the zero value if it would report none or remove it.
 	Condition finding.Condition
+	// Reconciled are the bootstrap objects of an enabled Cluster, with what their nodes should have.
+	Reconciled []reconcile.Reconciled
 }
 
 // Preview runs one pass over a Cluster and reports nothing. Only with a client that does not write, it changes nothing.
@@ -27,7 +30,7 @@ func (c *Controller) Preview(ctx context.Context, cluster *kinds.Cluster) (Previ
 	if found := finding.Of(err); len(found) > 0 {
 		done.Findings, err = found, nil
 	}
-	preview := Preview{Outcome: done.Outcome}
+	preview := Preview{Outcome: done.Outcome, Reconciled: done.reconciled}
 	if err == nil && !done.idle && !done.gone {
 		preview.Condition = finding.ConditionOf(done.Findings, done.summary)
 	}

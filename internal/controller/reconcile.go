@@ -70,6 +70,8 @@ type result struct {
 
 	// summary is the message of the condition if no finding has a reason.
 	summary string
+	// reconciled are the bootstrap objects of an enabled Cluster.
+	reconciled []reconcile.Reconciled
 	// idle reports that there was nothing to do or to report.
 	idle bool
 	// gone reports that nothing is left to report about the Cluster.
@@ -189,6 +191,7 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 		return done, err
 	}
 	done = done.withWarnings()
+	done.reconciled = reconciled
 	done.Find(intent.CheckNames(p.cluster.Labels, intent.TopologySourceOf(p.cluster))...)
 	done.Find(reconcile.CheckNames(objects)...)
 	done.summary = done.summarize(p.view, reconciled, len(missing.Findings) > 0)

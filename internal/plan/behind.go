@@ -30,6 +30,15 @@ type Update struct {
 	Files string
 }
 
+// UpdateOf is the update that annotations of a KubeadmConfig record. What is not ours is none.
+func UpdateOf(annotations map[string]string) Update {
+	update := Update{Files: annotations[contract.AnnotationUpdatedFiles]}
+	if at, err := time.Parse(time.RFC3339, annotations[contract.AnnotationUpdatedAt]); err == nil {
+		update.At = at
+	}
+	return update
+}
+
 // LagOf compares a Machine's bootstrap spec, whose data was generated at some time, with the recipe of the object that
 // it was created from. changed is when the content of the generated Secret last changed, or the zero time. Times have a
 // resolution of one second; in doubt the data is the older.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,7 +26,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -72,15 +70,6 @@ type Roll struct {
 	Why      string   `json:"why"`
 }
 
-// Restart are nodes that would get other values in place, with a restart of containerd and kubelet.
-type Restart struct {
-	Kind string `json:"kind"`
-	Name string `json:"name"`
-	// Machines and Nodes are their names, in the same order.
-	Machines []string `json:"machines"`
-	Nodes    []string `json:"nodes"`
-}
-
 // Result is the result of one dry-run reconcile.
 type Result struct {
 	controller.Preview
@@ -92,7 +81,7 @@ type Result struct {
 	// Writes are in their order, without those that only report.
 	Writes []Write
 	Rolls  []Roll
-	// Restarts are by control plane and pool. Nodes of MachinePools are not among them.
+	// Restarts are by control plane and pool, and by what is changed.
 	Restarts []Restart
 }
 
@@ -121,7 +110,7 @@ func run(ctx context.Context, o Options) (Result, error) {
 	if err := api.Get(ctx, key, cluster); err != nil {
 		return Result{}, fmt.Errorf("reading Cluster %s: %w", key, err)
 	}
-	result := Result{Before: status.RowOf(cluster, nil)}
+	result, begins := Result{Before: status.RowOf(cluster, nil)}, !asksInPlace(cluster)
 	changed, err := tryOut(ctx, api, o.Namespace, o.Changes)
 	if err != nil {
 		return Result{}, err
@@ -151,7 +140,9 @@ func run(ctx context.Context, o Options) (Result, error) {
 	if result.Rolls, err = rolls(ctx, w, cluster, result); err != nil {
 		return Result{}, err
 	}
-	result.Restarts, err = restarts(ctx, w, api, cluster, result)
+	if asksInPlace(cluster) {
+		result.Restarts, err = restarts(ctx, w, api, cluster, result, begins)
+	}
 	return result, err
 }
 
@@ -172,45 +163,6 @@ func hintOf(cluster *kinds.Cluster) string {
 // asksInPlace reports whether a Cluster asks for updates in place.
 func asksInPlace(cluster *kinds.Cluster) bool {
 	return intent.IsEnabled(cluster.Labels) && cluster.Annotations[contract.AnnotationRollout] == contract.RolloutInPlace
-}
-
-// restarts says which nodes would get other values in place.
-func restarts(ctx context.Context, w *world.Reader, api client.Reader, cluster *kinds.Cluster, result Result) (
-	all []Restart, err error,
-) {
-	if !asksInPlace(cluster) || result.Behind == nil {
-		return nil, nil
-	}
-	var machines kinds.MachineList
-	if err := api.List(ctx, &machines, client.InNamespace(cluster.Namespace),
-		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
-		return nil, fmt.Errorf("listing Machines: %w", err)
-	}
-	nodes := map[string]string{}
-	for i := range machines.Items {
-		machine := &machines.Items[i]
-		config := &kinds.KubeadmConfig{}
-		key := client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name}
-		switch err := w.Get(ctx, key, config); {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return nil, err
-		case workload.SecretOf(config.Bootstrap().View()) != "":
-			nodes[machine.Name] = machine.Status.NodeRef.Name
-		}
-	}
-	for _, group := range *result.Behind {
-		restart := Restart{Kind: group.Kind, Name: group.Name}
-		for _, machine := range group.Machines {
-			if node := nodes[machine.Name]; node != "" && machine.Lag == plan.OldContent {
-				restart.Machines, restart.Nodes = append(restart.Machines, machine.Name), append(restart.Nodes, node)
-			}
-		}
-		if len(restart.Nodes) > 0 {
-			all = append(all, restart)
-		}
-	}
-	return all, nil
 }
 
 // Differs reports whether the controller, without any change to try out, would write other values into a generated

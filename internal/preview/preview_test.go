@@ -20,6 +20,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
@@ -47,8 +48,13 @@ func TestPrint_SaysWhatIsReplacedAndWhatStays(t *testing.T) {
 		Writes: []Write{{"update", "Secret", "prod-proxy-files", true}, {"patch", "KubeadmConfig", "x", false}},
 		Rolls:  []Roll{{plan.KindControlPlane, "cp", []string{"cp-a", "cp-b"}, "it changes"}},
 		Restarts: []Restart{
-			{"MachineDeployment", "gpu", []string{"gpu-a"}, []string{"node-1"}},
-			{"MachineDeployment", "mixed", []string{"mixed-b"}, []string{"node-2"}},
+			{"MachineDeployment", "gpu", []string{"gpu-a"}, []string{"node-1"}, patch.NodeChange{
+				Adds: []string{"/a", "/b"}, Replaces: []string{"/c"}, Removes: []string{"/d"}, Foreign: []string{"/e"},
+				Restarts: []string{"containerd", "kubelet"},
+			}},
+			{"MachineDeployment", "mixed", []string{"mixed-b"}, []string{"node-2"}, patch.NodeChange{Replaces: []string{"/c"}}},
+			{"MachineDeployment", "mixed", []string{"mixed-a"}, []string{"node-3"}, patch.NodeChange{Conflicts: []string{"/e"}}},
+			{"MachinePool", "pool", nil, []string{"node-4", "node-5"}, patch.NodeChange{Adds: []string{"/a"}}},
 		},
 	}
 	var out bytes.Buffer
@@ -64,9 +70,19 @@ The controller writes:
 Machines that are replaced at once:
   2 of KubeadmControlPlane cp, because it changes: cp-a, cp-b
 
-Nodes that get other values in place, with a restart of containerd and kubelet:
+Nodes that are changed in place, as far as their files differ:
   1 of MachineDeployment gpu: node-1
+    keeps aside and replaces files of others at /e
+    adds /a, /b
+    replaces /c
+    removes /d
+    restarts containerd, kubelet
   1 of MachineDeployment mixed: node-2
+    replaces /c
+  1 of MachineDeployment mixed: node-3
+    nothing, because of files of others at /e
+  2 of MachinePool pool: node-4, node-5
+    adds /a
 
 Machines that stay unchanged until they are replaced:
   2 of MachineDeployment md: md-a (older values), md-b (older values)

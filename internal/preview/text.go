@@ -21,8 +21,8 @@ type Data struct {
 	Note string `json:"note,omitempty"`
 	// Writes are the controller's, in their order.
 	Writes []Write `json:"writes"`
-	// Replaced are the Machines that are replaced at once, Restarted the nodes that get other values in place, Behind
-	// those that stay unchanged.
+	// Replaced are the Machines that are replaced at once, Restarted the nodes that are changed in place, Behind those
+	// that stay unchanged.
 	Replaced  []Roll         `json:"replaced"`
 	Restarted []Restart      `json:"restarted"`
 	Behind    []status.Group `json:"behind"`
@@ -57,7 +57,7 @@ func conditionOf(c finding.Condition) *Condition {
 	return &Condition{c.Status, c.Reason, c.Message}
 }
 
-// left are the groups of Machines that are behind, and are neither replaced nor get other values in place.
+// left are the groups of Machines that are behind, and are neither replaced nor changed in place.
 func (r Result) left() []status.Group {
 	left := []status.Group{}
 	if r.Behind == nil {
@@ -68,7 +68,7 @@ func (r Result) left() []status.Group {
 			continue
 		}
 		machines := slices.DeleteFunc(slices.Clone(group.Machines), func(m status.Machine) bool {
-			has := func(restart Restart) bool { return slices.Contains(restart.Machines, m.Name) }
+			has := func(r Restart) bool { return len(r.Conflicts) == 0 && slices.Contains(r.Machines, m.Name) }
 			return slices.ContainsFunc(r.Restarts, has)
 		})
 		if group.Machines = machines; len(machines) > 0 {
@@ -100,13 +100,7 @@ func (d Data) Print(out io.Writer) error {
 			strings.Join(roll.Machines, ", "))
 	}
 	none(&b, len(d.Replaced))
-	if len(d.Restarted) > 0 {
-		b.WriteString("\nNodes that get other values in place, with a restart of containerd and kubelet:\n")
-	}
-	for _, restart := range d.Restarted {
-		nodes := strings.Join(restart.Nodes, ", ")
-		fmt.Fprintf(&b, "  %d of %s %s: %s\n", len(restart.Nodes), restart.Kind, restart.Name, nodes)
-	}
+	b.WriteString(textOf(d.Restarted))
 	b.WriteString("\nMachines that stay unchanged until they are replaced:\n")
 	for _, group := range d.Behind {
 		fmt.Fprintf(&b, "  %d of %s %s: ", len(group.Machines), group.Kind, group.Name)
@@ -127,6 +121,41 @@ func (d Data) Print(out io.Writer) error {
 		return fmt.Errorf("writing the plan: %w", err)
 	}
 	return nil
+}
+
+// PrintRestarts writes for people which nodes are changed in place.
+func PrintRestarts(out io.Writer, restarts []Restart) error {
+	if _, err := io.WriteString(out, textOf(restarts)); err != nil {
+		return fmt.Errorf("writing nodes: %w", err)
+	}
+	return nil
+}
+
+func textOf(restarts []Restart) string {
+	if len(restarts) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\nNodes that are changed in place, as far as their files differ:\n")
+	for _, r := range restarts {
+		fmt.Fprintf(&b, "  %d of %s %s: %s\n", len(r.Nodes), r.Kind, r.Name, strings.Join(r.Nodes, ", "))
+		for _, line := range []struct {
+			does  string
+			names []string
+		}{
+			{"nothing, because of files of others at", r.Conflicts},
+			{"keeps aside and replaces files of others at", r.Foreign},
+			{"adds", r.Adds},
+			{"replaces", r.Replaces},
+			{"removes", r.Removes},
+			{"restarts", r.Restarts},
+		} {
+			if len(line.names) > 0 {
+				fmt.Fprintf(&b, "    %s %s\n", line.does, strings.Join(line.names, ", "))
+			}
+		}
+	}
+	return b.String()
 }
 
 func none(b *strings.Builder, count int) {

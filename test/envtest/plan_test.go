@@ -21,6 +21,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/preview"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
 )
@@ -203,12 +204,26 @@ func TestPlan_SaysWhatASecretWouldDo(t *testing.T) {
 	if err := shared.client.Status().Update(t.Context(), machine); err != nil {
 		t.Fatal(err)
 	}
+	pool := fetch(t, ns, "one-mp", &clusterv1.MachinePool{})
+	pool.Status.NodeRefs = []corev1.ObjectReference{{Name: "node-p"}, {Name: "node-q"}}
+	if err := shared.client.Status().Update(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
 	inPlace := c.plan(t, secret("httpProxy: "+proxyURL+", username: node, password: p2")+"---\n"+
 		c.changedCluster("labels: {"+contract.LabelEnabled+": \"true\"}, annotations: {"+contract.AnnotationRollout+": "+contract.RolloutInPlace+"}"))
 	replaced, behind = machinesOf(inPlace)
-	if len(replaced) > 0 || !slices.Equal(behind, []string{"one-cp-a"}) || len(inPlace.Restarted) != 1 ||
-		!slices.Equal(inPlace.Restarted[0].Nodes, []string{"node-1"}) {
-		t.Errorf("in place: replaced are %q, behind %q, restarted %+v", replaced, behind, inPlace.Restarted)
+	if len(replaced) > 0 || !slices.Equal(behind, []string{"one-cp-a"}) {
+		t.Errorf("in place: replaced are %q, behind %q", replaced, behind)
+	}
+	change := patch.NodeChange{
+		Replaces: []string{contract.PathProxyEnv, contract.PathTrustedCA, contract.PathSetup},
+		Restarts: []string{"containerd", "kubelet"},
+	}
+	if diff := cmp.Diff([]preview.Restart{
+		{Kind: "MachineDeployment", Name: "one-md", Machines: []string{"one-md-a"}, Nodes: []string{"node-1"}, NodeChange: change},
+		{Kind: "MachinePool", Name: "one-mp", Machines: []string{}, Nodes: []string{"node-p", "node-q"}, NodeChange: change},
+	}, inPlace.Restarted); diff != "" {
+		t.Errorf("changed in place (-want +got):\n%s", diff)
 	}
 	// A key that the file leaves out is gone, and a Secret that is no good says so.
 	if bad := c.plan(t, secret("username: node")); bad.After.Reason != contract.ReasonInvalidSettings || len(bad.Writes) > 0 {

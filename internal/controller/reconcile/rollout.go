@@ -145,7 +145,7 @@ func lagging(made *madeTimes, configs []*kinds.KubeadmConfig, o Reconciled, kind
 	group := behind{Group: status.Group{Kind: kind, Name: name}}
 	for _, config := range configs {
 		at := made.earliest(config.UID, madeAt(config))
-		lag := plan.LagOf(config.Bootstrap().View(), *o.Recipe, at, updateOf(config), changed)
+		lag := plan.LagOf(config.Bootstrap().View(), *o.Recipe, at, plan.UpdateOf(config.Annotations), changed)
 		// Cluster API writes the new spec before an extension has changed the Machine.
 		_, updating := config.Annotations[clusterv1.UpdateInProgressAnnotation]
 		if updating && lag == plan.Current {
@@ -173,15 +173,6 @@ func madeAt(config *kinds.KubeadmConfig) time.Time {
 		return available.LastTransitionTime.Time
 	}
 	return config.CreationTimestamp.Time
-}
-
-// updateOf is what the annotations of config say of its node. What is not ours is no update.
-func updateOf(config *kinds.KubeadmConfig) plan.Update {
-	update := plan.Update{Files: config.Annotations[contract.AnnotationUpdatedFiles]}
-	if at, err := time.Parse(time.RFC3339, config.Annotations[contract.AnnotationUpdatedAt]); err == nil {
-		update.At = at
-	}
-	return update
 }
 
 // madeTimes remembers when bootstrap data was first generated, by the UID of the KubeadmConfig. With a cache that is

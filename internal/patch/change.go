@@ -1,0 +1,73 @@
+package patch
+
+import (
+	"slices"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
+)
+
+// NodeChange is what an update in place changes on a node, as far as files differ: what is known is the bootstrap spec
+// of its Machine, and not the content of files that come from a Secret.
+type NodeChange struct {
+	// Adds, Replaces and Removes are files of the product.
+	Adds     []string `json:"adds,omitempty"`
+	Replaces []string `json:"replaces,omitempty"`
+	Removes  []string `json:"removes,omitempty"`
+	// Foreign are files of others that are kept aside and replaced, Conflicts those because of which nothing is changed.
+	Foreign   []string `json:"foreign,omitempty"`
+	Conflicts []string `json:"conflicts,omitempty"`
+	// Restarts are the services that may be restarted.
+	Restarts []string `json:"restarts,omitempty"`
+}
+
+// ChangeOf is what an update in place changes on the node of a Machine with a bootstrap spec. got is
+// contract.AnnotationUpdatedFiles: FilesDigest of the files that the node got in place since, "" if it got none.
+// replace reports that files of others are replaced.
+func ChangeOf(spec Spec, recipe Recipe, got string, replace bool) NodeChange {
+	unknown := false
+	switch got {
+	case "":
+	case contract.FilesRemovedValue:
+		spec.Files = slices.DeleteFunc(slices.Clone(spec.Files), IsManagedFile)
+	case FilesDigest(recipe):
+		spec.Files = recipe.Files
+	default:
+		unknown = true
+	}
+	var c NodeChange
+	for _, name := range ManagedPaths() {
+		has, wants := fileAt(spec.Files, name), fileAt(recipe.Files, name)
+		switch {
+		case wants == nil && (unknown || has != nil && IsManagedFile(*has)):
+			c.Removes = append(c.Removes, name)
+		case wants == nil:
+		case unknown || has != nil && IsManagedFile(*has) && (*has != *wants || wants.Content == ""):
+			c.Replaces = append(c.Replaces, name)
+		case has == nil:
+			c.Adds = append(c.Adds, name)
+		case !IsManagedFile(*has):
+			c.Foreign = append(c.Foreign, name)
+		}
+	}
+	if len(c.Foreign) > 0 && !replace {
+		return NodeChange{Conflicts: c.Foreign}
+	}
+	changed := slices.Concat(c.Adds, c.Replaces, c.Removes, c.Foreign)
+	for _, service := range []contract.Target{contract.TargetContainerd, contract.TargetKubelet} {
+		dropIn := systemd.DropInPath(string(service))
+		if slices.Contains(changed, dropIn) || slices.Contains(changed, contract.PathTrustedCA) ||
+			slices.Contains(changed, contract.PathProxyEnv) && fileAt(recipe.Files, dropIn) != nil {
+			c.Restarts = append(c.Restarts, string(service))
+		}
+	}
+	return c
+}
+
+// fileAt returns the file at a path, or nil.
+func fileAt(files []File, name string) *File {
+	if i := slices.IndexFunc(files, func(f File) bool { return clean(f.Path) == name }); i >= 0 {
+		return &files[i]
+	}
+	return nil
+}
