@@ -76,9 +76,9 @@ const (
 // newMapper maps the kinds that are read and written. Nothing is discovered: the answer would be another's.
 func newMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range append(deletable(), ofCore("Node")) {
+	for _, kind := range append(deletable(), ofCore("Node"), ofCore("Event")) {
 		switch kind.Kind {
-		case "DaemonSet", "ConfigMap", kindSecret:
+		case "DaemonSet", "ConfigMap", kindSecret, "Event":
 			mapper.Add(kind, meta.RESTScopeNamespace)
 		default:
 			mapper.Add(kind, meta.RESTScopeRoot)

@@ -28,7 +28,9 @@ type View struct {
 	// Restores reports that the one version of Wants removes the files. It is for the members that have files, and for all
 	// other nodes with a version.
 	Restores bool
-	Now      time.Time
+	// Refused is why there is no Pod on a node that has a version, by node, as far as that is known.
+	Refused map[string]string
+	Now     time.Time
 }
 
 // Want is what the nodes of one generated Secret should have.
@@ -100,6 +102,8 @@ type Decision struct {
 	Current []Member
 	// Restored reports that View.Restores has ended: no node has files.
 	Restored bool
+	// Lacking are the nodes that have a current version and no Pod.
+	Lacking []string
 	// Findings are those of the condition.
 	Findings []finding.Finding
 	// Again is the time after which the decision may be another one although nothing changes, or zero.
@@ -229,6 +233,13 @@ func (d *Decision) report(v View, want Want, members []Member, pods map[string]P
 				d.Current = append(d.Current, m)
 			}
 		case slices.Contains(turn.Away, m.Node):
+		case current && pod.Name == "":
+			d.Lacking = append(d.Lacking, m.Node)
+			if why := v.Refused[m.Node]; why != "" {
+				failing = append(failing, fmt.Sprintf("node %s has no Pod: %s", m.Node, why))
+			} else {
+				next = append(next, m.Node)
+			}
 		case current:
 			next = append(next, m.Node)
 		default:

@@ -112,6 +112,17 @@ func TestDecide_SaysHowFarNodesAre(t *testing.T) {
 			View{Members: []Member{b, a}, Nodes: labelled(fresh, "a", "b")},
 			"0 of 2" + of + "; waiting for node a", "Unknown InPlaceProgressing", 0, 0,
 		},
+		"no Pod, and the reason": {
+			View{Members: []Member{b, a}, Nodes: labelled(fresh, "a", "b"), Refused: map[string]string{"a": "FailedCreate: quota"}},
+			"* node a has no Pod: FailedCreate: quota\n* 0 of 2" + of + ", and 1 failed", "False InPlaceFailed", 0, 0,
+		},
+		"a reason of before": {
+			View{
+				Members: []Member{a}, Nodes: labelled(fresh, "a"), Pods: []Pod{pod("a", fresh, true)},
+				Refused: map[string]string{"a": "FailedCreate: quota"},
+			},
+			"", "True Configured", 1, 0,
+		},
 		"a Node that is gone": {
 			View{Members: []Member{a, b}, Nodes: labelled(fresh, "b"), Pods: []Pod{pod("b", fresh, true)}},
 			"1 of 2" + of + "; waiting for node a", "Unknown InPlaceProgressing", 1, 0,

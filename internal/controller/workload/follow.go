@@ -55,6 +55,8 @@ type Follower struct {
 	away *cache.Expiring
 	// waits are for how long the Clusters wait that wait for a version to be delivered.
 	waits *cache.Expiring
+	// lacking are the nodes without a Pod, by Cluster.
+	lacking *cache.Expiring
 }
 
 // NodePods is how Pods on nodes are made.
@@ -93,6 +95,7 @@ func (n NodePods) Restore(cluster string) (nodes.Input, error) {
 // Init makes the memory of f.
 func (f *Follower) Init() *Follower {
 	f.nodes, f.away, f.waits = cache.NewExpiring(), cache.NewExpiring(), cache.NewExpiring()
+	f.lacking = cache.NewExpiring()
 	return f
 }
 
@@ -203,6 +206,12 @@ func (f *Follower) turn(ctx context.Context, key client.ObjectKey, remote client
 	}
 	decision := Decide(view)
 	if len(decision.Labels) == 0 {
+		refused, again := f.refused(ctx, key, view, decision.Lacking)
+		if len(refused) > 0 {
+			view.Refused = refused
+			decision = Decide(view)
+		}
+		decision.lookAgain(again)
 		return decision, nil
 	}
 	live, closeConnection, err := f.Connect(ctx, key)
