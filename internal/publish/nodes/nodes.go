@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"path"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -210,7 +211,7 @@ func (in Input) daemonSet(version string) object {
 
 // pod is the spec of a Pod: one container that applies the files and ends, and one that compares them afterwards.
 func (in Input) pod(version string) object {
-	const root, files, state = "/host", "/files", "/state"
+	const root, files, state, units = "/host", "/files", "/state", "/etc/systemd/system"
 	arguments := []any{"node", "apply", "--root", root, "--from", files, "--state", state}
 	if registry, _, named := strings.Cut(in.Image, "/"); named && strings.ContainsAny(registry, ".:") {
 		arguments = append(arguments, "--endpoint", "https://"+registry+"/v2/")
@@ -221,7 +222,19 @@ func (in Input) pod(version string) object {
 	}
 	watch := in.container("watch", "node", "watch", "--root", root, "--from", files,
 		"--listen", fmt.Sprintf("127.0.0.1:%d", Port))
-	watch["volumeMounts"] = []any{mount("host", root, true), mount("files", files, true)}
+	watched := []any{mount("units", root+units, true), mount("files", files, true)}
+	volumes := []any{
+		object{"name": "host", "hostPath": object{"path": "/", "type": "Directory"}},
+		object{"name": "units", "hostPath": object{"path": units, "type": "Directory"}},
+		object{"name": "files", "secret": object{"secretName": version, "defaultMode": 0o400}},
+		object{"name": "state", "emptyDir": object{"sizeLimit": "1Mi"}},
+	}
+	if in.hasFiles() {
+		folder := path.Dir(contract.PathProxyEnv)
+		watched = append(watched, mount("product", root+folder, true))
+		volumes = append(volumes, object{"name": "product", "hostPath": object{"path": folder}}) // apply makes it
+	}
+	watch["volumeMounts"] = watched
 	watch["imagePullPolicy"] = in.PullPolicy
 	watch["readinessProbe"] = object{
 		"httpGet":       object{"host": "127.0.0.1", "port": Port, "path": "/readyz"},
@@ -246,11 +259,7 @@ func (in Input) pod(version string) object {
 		},
 		"initContainers": []any{apply},
 		"containers":     []any{watch},
-		"volumes": []any{
-			object{"name": "host", "hostPath": object{"path": "/", "type": "Directory"}},
-			object{"name": "files", "secret": object{"secretName": version, "defaultMode": 0o400}},
-			object{"name": "state", "emptyDir": object{"sizeLimit": "1Mi"}},
-		},
+		"volumes":        volumes,
 	}
 	if in.PullSecret != "" {
 		pod["imagePullSecrets"] = []any{object{"name": in.PullSecret}}
@@ -258,8 +267,17 @@ func (in Input) pod(version string) object {
 	return pod
 }
 
-func mount(name, path string, readOnly bool) object {
-	m := object{"name": name, "mountPath": path}
+// hasFiles reports whether a node has files with this version. Otherwise it does not even have their folder, which a
+// mount would make again.
+func (in Input) hasFiles() bool {
+	var list struct {
+		Files []json.RawMessage `json:"files"`
+	}
+	return json.Unmarshal(in.Data[contract.KeyNodeFiles], &list) == nil && len(list.Files) > 0
+}
+
+func mount(name, at string, readOnly bool) object {
+	m := object{"name": name, "mountPath": at}
 	if readOnly {
 		m["readOnly"] = true
 	}

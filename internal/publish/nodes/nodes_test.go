@@ -33,6 +33,7 @@ func inputs() map[string]nodes.Input {
 			PullPolicy: "Always",
 			Data: map[string][]byte{
 				contract.KeyProxyEnv: []byte(rude), contract.KeySetup: []byte("#!/bin/sh\n"),
+				contract.KeyNodeFiles:      []byte(`{"files":[{"path":"/etc/capi-proxy-patcher/proxy.env"}]}`),
 				contract.KeyNoProxyOrigins: []byte("for people"), contract.KeyContentHash: []byte("abc"),
 			},
 		},
@@ -41,7 +42,7 @@ func inputs() map[string]nodes.Input {
 			PullSecret: "pull", Image: "capi-proxy-patcher@sha256:" + strings.Repeat("0", 64), PullPolicy: "IfNotPresent",
 			Data: map[string][]byte{
 				contract.KeyProxyEnv: {}, contract.KeyTrustedCABundle: []byte("-----BEGIN CERTIFICATE-----\n"),
-				contract.KeySetup: []byte("#!/bin/sh\n"), contract.KeyReadiness: []byte("https://a.example.com/%20\n"),
+				contract.KeyNodeFiles: []byte(`{"files":[]}`), contract.KeySetup: []byte("#!/bin/sh\n"), contract.KeyReadiness: []byte("https://a.example.com/%20\n"),
 			},
 		},
 	}

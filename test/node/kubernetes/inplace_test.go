@@ -137,9 +137,7 @@ func (r *running) check(t *testing.T) {
 	const dropIn = "/etc/systemd/system/kubelet.service.d/zz.conf"
 	expect := func(want string) {
 		t.Helper()
-		pod := r.pod(t, r.worker)
-		out, err := r.first.Run("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "exec", pod, "--namespace="+contract.NodesNamespace,
-			"--container=watch", "--", "/capi-proxy-patcher", "node", "check", "--root=/host", "--from=/files")
+		out, err := r.worker.Run("sh", "-c", "capi-proxy-patcher node check --from /var/lib/kubelet/pods/*/volumes/kubernetes.io~secret/files")
 		if failed := !strings.HasPrefix(want, "systemd gives"); failed != (err != nil) || !strings.Contains(fmt.Sprint(out, err), want) {
 			t.Errorf("says %s %v, want %s", out, err, want)
 		}

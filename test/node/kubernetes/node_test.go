@@ -89,7 +89,7 @@ func (s *suite) node(t *testing.T, o nodeOptions) node {
 		files["/usr/local/bin/kubeadm"] = machine.File{Mode: 0o755, Content: kubeadmPull}
 	}
 	maps.Copy(files, o.files)
-	binds := map[string]string{"/usr/local/bin/probe": s.probe}
+	binds := map[string]string{"/usr/local/bin/probe": s.probe, "/usr/local/bin/capi-proxy-patcher": s.product}
 	for _, program := range []string{"kubeadm", "kubelet", "kubectl"} {
 		binds["/usr/bin/"+program] = filepath.Join(s.programs, program)
 	}
