@@ -31,7 +31,7 @@ func TestEvents_FoldAllOfAPassIntoOne(t *testing.T) {
 			[]string{"Normal ProxySettingsInjected Added the proxy to KubeadmControlPlane a/%s. Removed the proxy from B c/d"},
 		},
 		"a removal without news": {
-			func(r *Reporter) { r.changed(&kinds.Cluster{}, Outcome{Removed: []string{"B c/d"}}) },
+			func(r *Reporter) { r.Changed(&kinds.Cluster{}, Outcome{Removed: []string{"B c/d"}}) },
 			[]string{"Normal ProxySettingsRemoved Removed the proxy from B c/d"},
 		},
 		"changes and news": {

@@ -26,7 +26,7 @@ func TestJoin_KeepsTheEarliestAndTheLast(t *testing.T) {
 		{Changed: early, Expires: late, Again: time.Minute, Objects: map[string]int{"a": 1}, Behind: &group},
 		{Changed: late, Expires: early, Again: time.Second, Objects: map[string]int{"a": 1, "b": 1}, Added: []string{"x"}},
 		{Changed: early, Again: time.Hour, Holds: true, Removed: []string{"y"}},
-		{Findings: []finding.Finding{{Reason: "R"}}},
+		{Findings: []finding.Finding{{Reason: "R"}}, Warnings: []finding.Finding{{Message: "w"}}, RolledOut: group, Drifting: group},
 		{},
 	} {
 		o.Join(later)
@@ -37,6 +37,7 @@ func TestJoin_KeepsTheEarliestAndTheLast(t *testing.T) {
 	want := Outcome{
 		Changed: late, Expires: early, Again: time.Second, Objects: map[string]int{"a": 3, "b": 1}, Behind: &group,
 		Added: []string{"x"}, Removed: []string{"y"}, Holds: true,
+		Warnings: []finding.Finding{{Message: "w"}}, RolledOut: group, Drifting: group,
 		Findings: []finding.Finding{{Message: "0"}, {Reason: "R"}, {Reason: "Reason", Message: "text"}, {Message: "1"}},
 	}
 	if diff := cmp.Diff(want, o); diff != "" || !o.IsExplained() {
