@@ -61,6 +61,9 @@ func (p *pass) nodes(ctx context.Context) ([]publish.Secret, error) {
 		p.out.Find(found...)
 		wanted = append(wanted, secret)
 	}
+	if len(wanted) == 0 { // those of a Cluster that is enabled again are about to be written
+		return p.keptNodes(), nil
+	}
 	return wanted, nil
 }
 

@@ -552,8 +552,11 @@ func TestReconcile_RestoresNodesBeforeObjectsAreDeleted(t *testing.T) {
 	if _, condition, _, err := w.pass(); err != nil || condition != restoring || applied() != contract.AppliedValue {
 		t.Errorf("condition %q, applied %q, %v", condition, applied(), err)
 	}
-	w.edit(annotated(contract.AnnotationApplied, contract.RestoredValue))
 	enable(contract.LabelEnabledValue)
+	if _, condition, _, err := w.pass(); err != nil || applied() != contract.AppliedValue {
+		t.Errorf("enabled again, before its Secrets are there: condition %q, applied %q, %v", condition, applied(), err)
+	}
+	w.edit(annotated(contract.AnnotationApplied, contract.RestoredValue))
 	w.secret("prod-proxy-files", func(s *corev1.Secret) {
 		s.UID, s.Labels = "generated", map[string]string{contract.LabelGenerated: "prod", clusterv1.ClusterNameLabel: "prod"}
 		s.Data = map[string][]byte{contract.KeySetup: []byte("#!/bin/sh\n"), contract.KeyProxyEnv: []byte("A=\"1\"\n")}
