@@ -45,7 +45,6 @@ const (
 	stepCheck   = "node check names a drop-in that takes a variable away"
 	stepAsk     = "check --from-nodes says what nodes reach, and how"
 	stepRotate  = "in place: a new password, the old one being refused"
-	stepEntry   = "in place: a NO_PROXY entry"
 	stepTrust   = "in place: a CA is added and removed"
 	stepWrong   = "in place: a wrong password stops at one node, before it writes"
 	stepBack    = "in place: certificates that cannot be installed are put back"
@@ -65,6 +64,7 @@ type running struct {
 	cluster
 	first, worker node
 	values        map[string]string // of the proxy Secret
+	options       intent.Options    // of the files that are delivered
 	version       string            // that is delivered
 }
 
@@ -72,7 +72,7 @@ func (r *running) nodes() []node { return []node{r.first, r.worker} }
 
 // inPlace changes the proxy of nodes that run, by the objects that are delivered for it.
 func (s *suite) inPlace(t *testing.T) {
-	r := &running{suite: s, values: map[string]string{
+	r := &running{suite: s, options: intent.Options{Targets: contract.Targets()}, values: map[string]string{
 		contract.KeyHTTPProxy: rotatingURL, contract.KeyUsername: "rotating", contract.KeyPassword: oldRotating,
 		contract.KeyTrustedCA:          string(s.authority.PEM),
 		contract.KeyReadinessEndpoints: "https://" + registryHost + "/v2/",
@@ -98,11 +98,11 @@ func (s *suite) inPlace(t *testing.T) {
 		{"what systemd gives to services", r.check},
 		{"what a check from nodes says", r.ask},
 		{"a new password", r.rotate},
-		{"a NO_PROXY entry", r.entry},
 		{"a CA is added and removed", r.trust},
 		{"a wrong password", r.wrong},
 		{"certificates that cannot be installed", r.putBack},
 		{"drift", r.drift},
+		{"the label goes, and comes back where drop-ins are somebody else's", r.adopt},
 		{"the power fails", r.powerCut},
 	} {
 		if !t.Run(step.name, step.run) {
@@ -286,19 +286,6 @@ func (r *running) stillCounts(t *testing.T, n node) {
 	r.report.Saw(t, stepRotate, "a Pod on %s counts on, longest gap %d ms", n.name, gap)
 }
 
-func (r *running) entry(t *testing.T) {
-	t.Helper()
-	r.report.Step(t, stepEntry)
-	r.values[contract.KeyNoProxy] = "in-place.example.org"
-	r.change(t)
-	for _, n := range r.nodes() {
-		if env := n.Environ(t, "containerd"); !strings.Contains(env["NO_PROXY"], "in-place.example.org") {
-			t.Errorf("containerd of %s has NO_PROXY %s", n.name, env["NO_PROXY"])
-		}
-		r.saw(t, stepEntry, n)
-	}
-}
-
 func (r *running) trust(t *testing.T) {
 	t.Helper()
 	r.report.Step(t, stepTrust)
@@ -447,14 +434,18 @@ func (c cluster) generated(t *testing.T) map[string][]byte {
 // deliver applies the objects to the workload cluster, as the manager does, and lets the worker apply them.
 func (r *running) deliver(t *testing.T, data map[string][]byte) {
 	t.Helper()
-	data, err := plan.NodeData(intent.Options{Targets: contract.Targets()}, data)
+	data, err := plan.NodeData(r.options, data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := nodes.Input{
+	r.applyVersion(t, nodes.Input{
 		Cluster: clusterName, Secret: generatedName, Data: data, Key: []byte("key"),
 		Image: registryHost + "/capi-proxy-patcher:v1", PullPolicy: string(corev1.PullAlways),
-	}
+	})
+}
+
+func (r *running) applyVersion(t *testing.T, in nodes.Input) {
+	t.Helper()
 	objects, err := nodes.Objects(in)
 	if err != nil {
 		t.Fatal(err)
