@@ -257,6 +257,11 @@ func (d decider) recipes(values Values, secret string) func(version int) (patch.
 	trust := false
 	switch {
 	case d.Hooked: // the same entries whatever the settings are, because a hook sees no Secret
+		if r := values.Resolution; r != nil && r.Settings.IsTrustOnly() {
+			if _, err := trustOnly(d.want.Options); err != nil {
+				return func(int) (patch.Recipe, error) { return patch.Recipe{}, err }
+			}
+		}
 	case values.TrustOnly != nil:
 		trust = *values.TrustOnly
 	case values.Resolution == nil || !values.Resolution.Settings.IsSet():

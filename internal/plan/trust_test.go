@@ -49,6 +49,7 @@ func TestDecide_ConfiguresOnlyTrustWithoutAProxy(t *testing.T) {
 		"while the proxy Secret is gone":                   {[]is{certificates, patched, rejected}, trust, commands},
 		"the topology hook, whose answer is a constant":    {[]is{certificates, hooked}, all, everyone},
 		"a choice of targets that leaves out certificates": {[]is{certificates, noTrust}, "", ""},
+		"the same for a topology":                          {[]is{certificates, noTrust, hooked}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -22,7 +22,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 )
 
 // topologyOf is the topology of Cluster one, which is enabled and has pool workers with MachineDeployment md.
@@ -100,6 +102,10 @@ func TestInspect_FindsHowAnObjectDiffers(t *testing.T) {
 	first := all
 	first.PreKubeadmCommands = append([]string{"echo user"}, all.PreKubeadmCommands...)
 	const frozenNow = "disabled@v1.30.0"
+	certificates, err := proxyconfig.Parse(map[string][]byte{contract.KeyTrustedCA: []byte(cabundle.Small(t))})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		spec        patch.Spec
 		pool        string
@@ -114,21 +120,25 @@ func TestInspect_FindsHowAnObjectDiffers(t *testing.T) {
 		// proxy reports that the object should have the proxy, inPlace that its nodes get the files in place.
 		proxy, inPlace bool
 	}{
-		"as it should be":                    {spec: all, proxy: true},
-		"without entries":                    {drift: Lacking, outcome: plan.OutcomeWaiting, proxy: true},
-		"with other targets":                 {spec: patched(t, patch.Spec{}, contract.TargetContainerd), drift: Stale, outcome: plan.OutcomeWaiting, proxy: true},
-		"with a user's command first":        {spec: first, outcome: plan.OutcomeLeftAlone, proxy: true},
-		"of a pool that is removed":          {pool: "gone", outcome: plan.OutcomeLeftAlone},
-		"of a pool without the proxy":        {override: contract.SecretNone, outcome: plan.OutcomeLeftAlone},
-		"of one that has it":                 {spec: all, override: contract.SecretNone, drift: Stale, outcome: plan.OutcomeWaiting},
-		"frozen without":                     {annotations: frozen(frozenNow), outcome: plan.OutcomeLeftAlone, found: contract.ReasonWaitingForRollout},
-		"frozen at an earlier version":       {annotations: frozen("disabled@v1.29.9"), drift: Lacking, outcome: plan.OutcomeWaiting, proxy: true},
-		"frozen with":                        {spec: all, annotations: frozen("enabled@v1.30.0"), proxy: true},
-		"frozen, and for Windows":            {spec: patch.Spec{KubeletArgs: []string{"windows-service="}}, annotations: frozen(frozenNow), outcome: plan.OutcomeLeftAlone, found: "-"},
-		"for Windows":                        {spec: patch.Spec{KubeletArgs: []string{"windows-service="}}, outcome: plan.OutcomeLeftAlone, found: "-"},
-		"with a file of the user":            {spec: patch.Spec{Files: []patch.File{{Path: contract.PathProxyEnv, Content: "x"}}}, outcome: plan.OutcomeLeftAlone, found: contract.ReasonConflictingFile, proxy: true},
-		"with one that nodes replace":        {spec: patch.Spec{Files: []patch.File{{Path: contract.PathProxyEnv, Content: "x"}}}, change: func(t *Topology) { t.Asks.Options.Rollout, t.Asks.Options.ReplaceFiles = contract.RolloutInPlace, true }, found: "-", proxy: true, inPlace: true},
-		"with a name that is taken":          {spec: patch.Spec{}, change: func(t *Topology) { t.Secrets.taken["one-proxy-files"] = "it is theirs" }, outcome: plan.OutcomeLeftAlone, found: contract.ReasonNameTaken},
+		"as it should be":              {spec: all, proxy: true},
+		"without entries":              {drift: Lacking, outcome: plan.OutcomeWaiting, proxy: true},
+		"with other targets":           {spec: patched(t, patch.Spec{}, contract.TargetContainerd), drift: Stale, outcome: plan.OutcomeWaiting, proxy: true},
+		"with a user's command first":  {spec: first, outcome: plan.OutcomeLeftAlone, proxy: true},
+		"of a pool that is removed":    {pool: "gone", outcome: plan.OutcomeLeftAlone},
+		"of a pool without the proxy":  {override: contract.SecretNone, outcome: plan.OutcomeLeftAlone},
+		"of one that has it":           {spec: all, override: contract.SecretNone, drift: Stale, outcome: plan.OutcomeWaiting},
+		"frozen without":               {annotations: frozen(frozenNow), outcome: plan.OutcomeLeftAlone, found: contract.ReasonWaitingForRollout},
+		"frozen at an earlier version": {annotations: frozen("disabled@v1.29.9"), drift: Lacking, outcome: plan.OutcomeWaiting, proxy: true},
+		"frozen with":                  {spec: all, annotations: frozen("enabled@v1.30.0"), proxy: true},
+		"frozen, and for Windows":      {spec: patch.Spec{KubeletArgs: []string{"windows-service="}}, annotations: frozen(frozenNow), outcome: plan.OutcomeLeftAlone, found: "-"},
+		"for Windows":                  {spec: patch.Spec{KubeletArgs: []string{"windows-service="}}, outcome: plan.OutcomeLeftAlone, found: "-"},
+		"with a file of the user":      {spec: patch.Spec{Files: []patch.File{{Path: contract.PathProxyEnv, Content: "x"}}}, outcome: plan.OutcomeLeftAlone, found: contract.ReasonConflictingFile, proxy: true},
+		"with one that nodes replace":  {spec: patch.Spec{Files: []patch.File{{Path: contract.PathProxyEnv, Content: "x"}}}, change: func(t *Topology) { t.Asks.Options.Rollout, t.Asks.Options.ReplaceFiles = contract.RolloutInPlace, true }, found: "-", proxy: true, inPlace: true},
+		"with a name that is taken":    {spec: patch.Spec{}, change: func(t *Topology) { t.Secrets.taken["one-proxy-files"] = "it is theirs" }, outcome: plan.OutcomeLeftAlone, found: contract.ReasonNameTaken},
+		"with certificates alone and targets without trust": {spec: all, change: func(t *Topology) {
+			t.resolutions[""].Settings = certificates
+			t.Asks.Options.Targets = []contract.Target{contract.TargetKubelet}
+		}, outcome: plan.OutcomeLeftAlone, found: contract.ReasonInvalidSettings, proxy: true},
 		"with settings that are unusable":    {spec: all, change: func(t *Topology) { t.resolutions[""] = nil }},
 		"of the control plane, without":      {pool: "-", drift: Lacking, outcome: plan.OutcomeWaiting, proxy: true},
 		"of the control plane, as it is":     {pool: "-", spec: all, proxy: true},
