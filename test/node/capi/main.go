@@ -72,6 +72,9 @@ func run(ctx context.Context, args []string) error {
 	return errors.Join(serve(ctx, cluster, binary), cluster.Stop())
 }
 
+// nodeImage is the image of the product in the registry of the lab.
+const nodeImage = "registry.k8s.io/capi-proxy-patcher:v1"
+
 // serve starts what the Cluster lacks and returns when standard input is closed.
 func serve(ctx context.Context, cluster *management.Cluster, binary string) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -79,7 +82,7 @@ func serve(ctx context.Context, cluster *management.Cluster, binary string) erro
 	if _, err := infra.Start(ctx, cluster.Config(), nil); err != nil {
 		return err
 	}
-	if _, err := cluster.InstallProduct(ctx, binary); err != nil {
+	if _, err := cluster.InstallProduct(ctx, binary, "--node-image", nodeImage); err != nil {
 		return err
 	}
 	line, err := json.Marshal(ready{Kubeconfig: cluster.Kubeconfig, Product: binary})

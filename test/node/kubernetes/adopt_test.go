@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -32,19 +32,19 @@ done | sort`
 	handWritten = `umask 027 && mkdir -p $(dirname $0) && printf '[Service]\nEnvironment=HTTPS_PROXY=http://mine:1 NO_PROXY=10.0.0.0/8,` + registryHost + `\n' >$0`
 )
 
-// adopt takes the product from nodes that booted with it, brings it back to them while the worker has drop-ins that
-// were written by hand, and takes it away again.
+// adopt has the manager take the product from nodes that booted with it, bring it back to them while the worker has
+// drop-ins that were written by hand, and take it away again.
 func (r *running) adopt(t *testing.T) {
 	t.Helper()
 	r.report.Step(t, stepRestore)
-	data, booted := r.generated(t), map[string]map[string]string{}
+	booted := map[string]map[string]string{}
 	for _, n := range r.nodes() {
 		booted[n.name] = map[string]string{}
 		for _, path := range patch.ManagedPaths() {
 			booted[n.name][path] = n.ReadFile(t, path)
 		}
 	}
-	r.restore(t, stepRestore)
+	r.restore(t)
 	for _, n := range r.nodes() {
 		r.lacksProduct(t, n)
 	}
@@ -58,17 +58,17 @@ func (r *running) adopt(t *testing.T) {
 	for _, n := range r.nodes() {
 		before[n.name] = n.MustRun(t, "sh", "-c", filesOfNode)
 	}
-	r.deliver(t, data)
-	if message := r.failure(t); !strings.HasPrefix(message, "capi-proxy-patcher: "+systemd.DropInPath("containerd")+" on this node has no line") {
-		t.Errorf("says %s", message)
-	}
+	r.user(t, "", "label", "cluster", clusterName, contract.LabelEnabled+"="+contract.LabelEnabledValue)
+	want := "node " + r.worker.host + ": " + contract.Name + ": " + systemd.DropInPath("containerd") + " on this node has no line"
+	r.waitCondition(t, contract.ReasonInPlaceFailed, want)
 	if diff := cmp.Diff(before[r.worker.name], r.worker.MustRun(t, "sh", "-c", filesOfNode)); diff != "" {
 		t.Errorf("files of the worker (-want +got):\n%s", diff)
 	}
+	r.lacksProduct(t, r.first)
+	r.annotate(t, contract.AnnotationInPlaceReplace+"="+contract.InPlaceReplaceValue)
 	r.options.ReplaceFiles = true
-	r.deliver(t, data)
-	r.rolledOut(t)
-	r.haveFiles(t, data)
+	r.waitApplied(t)
+	r.haveFiles(t, r.generated(t))
 	for _, n := range r.nodes() {
 		for path, want := range booted[n.name] {
 			if got := n.ReadFile(t, path); got != want {
@@ -84,14 +84,18 @@ func (r *running) adopt(t *testing.T) {
 				t.Errorf("%s of %s has other variables", unit, n.name)
 			}
 		}
-		r.restartedOnce(t, stepAdopt, n)
+		if log := r.log(t, n); strings.Count(log, "restarting containerd and kubelet") != 1 || strings.Count(log, "restarting") != 1 {
+			t.Errorf("not one restart on %s: %s", n.name, log)
+		}
+		r.stillCounts(t, n)
+		r.saw(t, stepAdopt, n)
 	}
 	if mode := strings.TrimSpace(r.worker.MustRun(t, "stat", "--format=%a %U", replacedFolder)); mode != "700 root" {
 		t.Errorf("%s is %s", replacedFolder, mode)
 	}
 
 	r.report.Step(t, stepReturn)
-	r.restore(t, stepReturn)
+	r.restore(t)
 	for _, n := range r.nodes() {
 		if diff := cmp.Diff(before[n.name], n.MustRun(t, "sh", "-c", filesOfNode)); diff != "" {
 			t.Errorf("files of %s (-want +got):\n%s", n.name, diff)
@@ -100,30 +104,25 @@ func (r *running) adopt(t *testing.T) {
 	if env := r.worker.Environ(t, "containerd"); env["HTTPS_PROXY"] != "http://mine:1" {
 		t.Errorf("containerd of the worker has HTTPS_PROXY %q", env["HTTPS_PROXY"])
 	}
-}
 
-// restore has both nodes lose the files, as the manager does when the label of the Cluster is removed.
-func (r *running) restore(t *testing.T, step string) {
-	t.Helper()
-	in, err := workload.NodePods{Image: registryHost + "/capi-proxy-patcher:v1"}.Restore(clusterName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.applyVersion(t, in)
+	// From here on the test delivers.
+	r.annotate(t, contract.AnnotationRollout+"-")
+	r.user(t, "", "label", "cluster", clusterName, contract.LabelEnabled+"="+contract.LabelEnabledValue)
+	r.deliver(t, r.generated(t))
 	r.rolledOut(t)
-	for _, n := range r.nodes() {
-		r.restartedOnce(t, step, n)
-	}
 }
 
-// restartedOnce checks that the apply of a node has restarted services once, and no Pod.
-func (r *running) restartedOnce(t *testing.T, step string, n node) {
+// restore removes the label of the Cluster, and waits until nothing of the product is in the workload cluster.
+func (r *running) restore(t *testing.T) {
 	t.Helper()
-	if log := r.log(t, n); strings.Count(log, "restarting containerd and kubelet") != 1 || strings.Count(log, "restarting") != 1 {
-		t.Errorf("not one restart on %s: %s", n.name, log)
+	r.user(t, "", "label", "cluster", clusterName, contract.LabelEnabled+"-")
+	waitUntil(t, "the workload cluster to have nothing of the product", func() bool {
+		_, applied := r.shown(t).Annotations[contract.AnnotationApplied]
+		return !applied && r.first.kubectl(t, "get", "namespace", contract.NodesNamespace, "--ignore-not-found") == ""
+	})
+	if left := r.first.kubectl(t, "get", "nodes", "--selector", contract.LabelNodeFiles, "-o", "name"); left != "" {
+		t.Errorf("labelled are %s", left)
 	}
-	r.stillCounts(t, n)
-	r.saw(t, step, n)
 }
 
 // lacksProduct checks that nothing of the product is on a node.

@@ -14,16 +14,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/lab"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
 
 const (
@@ -70,7 +73,7 @@ type running struct {
 
 func (r *running) nodes() []node { return []node{r.first, r.worker} }
 
-// inPlace changes the proxy of nodes that run, by the objects that are delivered for it.
+// inPlace changes the proxy of nodes that run. The manager delivers it, up to the steps whose files it would not.
 func (s *suite) inPlace(t *testing.T) {
 	r := &running{suite: s, options: intent.Options{Targets: contract.Targets()}, values: map[string]string{
 		contract.KeyHTTPProxy: rotatingURL, contract.KeyUsername: "rotating", contract.KeyPassword: oldRotating,
@@ -100,9 +103,9 @@ func (s *suite) inPlace(t *testing.T) {
 		{"a new password", r.rotate},
 		{"a CA is added and removed", r.trust},
 		{"a wrong password", r.wrong},
-		{"certificates that cannot be installed", r.putBack},
 		{"drift", r.drift},
 		{"the label goes, and comes back where drop-ins are somebody else's", r.adopt},
+		{"certificates that cannot be installed", r.putBack},
 		{"the power fails", r.powerCut},
 	} {
 		if !t.Run(step.name, step.run) {
@@ -118,8 +121,8 @@ func (r *running) arrive(t *testing.T) {
 	t.Helper()
 	r.report.Step(t, stepDeliver)
 	before := r.processes(t)
-	r.deliver(t, r.generated(t))
-	r.rolledOut(t)
+	r.annotate(t, contract.AnnotationRollout+"="+contract.RolloutInPlace)
+	r.waitApplied(t)
 	if after := r.processes(t); !slices.Equal(before, after) {
 		t.Errorf("processes of services were %v, are %v", before, after)
 	}
@@ -314,10 +317,9 @@ func (r *running) wrong(t *testing.T) {
 	good, processes := r.generated(t), r.processes(t)
 	r.values[contract.KeyPassword] = "Wrong3"
 	r.changeSecret(t)
-	r.deliver(t, r.generated(t))
-	message := r.failure(t)
-	if !strings.Contains(message, "https://"+registryHost+": Proxy Authentication Required") ||
-		strings.Contains(message, "Wrong3") {
+	message := r.waitCondition(t, contract.ReasonInPlaceFailed, "https://"+registryHost+": Proxy Authentication Required")
+	if strings.Contains(message, "Wrong3") || strings.Count(message, "Required") != 1 ||
+		!strings.Contains(message, "0 of 2 nodes") {
 		t.Errorf("says %s", message)
 	}
 	r.untouched(t, good, processes)
@@ -333,8 +335,7 @@ func (r *running) wrong(t *testing.T) {
 func (r *running) putBack(t *testing.T) {
 	t.Helper()
 	r.report.Step(t, stepBack)
-	good := r.generated(t)
-	bad := r.generated(t)
+	good, bad := r.generated(t), r.generated(t)
 	bad[contract.KeyTrustedCABundle] = append(bad[contract.KeyTrustedCABundle], "-----BEGIN CERTIFICATE-----\n"...)
 	r.deliver(t, bad)
 	message := r.failure(t)
@@ -405,10 +406,8 @@ func (r *running) powerCut(t *testing.T) {
 func (r *running) change(t *testing.T) {
 	t.Helper()
 	r.changeSecret(t)
-	data := r.generated(t)
-	r.deliver(t, data)
-	r.rolledOut(t)
-	r.haveFiles(t, data)
+	r.waitApplied(t)
+	r.haveFiles(t, r.generated(t))
 }
 
 // changeSecret changes the proxy Secret and waits for the generated one.
@@ -426,26 +425,66 @@ func (r *running) changeSecret(t *testing.T) {
 // generated is the content of the generated Secret.
 func (c cluster) generated(t *testing.T) map[string][]byte {
 	t.Helper()
-	var secret corev1.Secret
-	decode(t, c.user(t, "", "get", "secret", generatedName, "-o", "json"), &secret)
-	return secret.Data
+	return c.generatedSecret(t).Data
+}
+
+func (c cluster) generatedSecret(t *testing.T) *corev1.Secret {
+	t.Helper()
+	secret := &corev1.Secret{}
+	decode(t, c.user(t, "", "get", "secret", generatedName, "-o", "json"), secret)
+	return secret
+}
+
+// input is what the manager makes the objects for nodes of.
+func (r *running) input(secret *corev1.Secret) nodes.Input {
+	pods := workload.NodePods{Image: registryHost + "/capi-proxy-patcher:v1", PullPolicy: string(corev1.PullAlways)}
+	return pods.Input(clusterName, r.options, secret)
+}
+
+// waitApplied waits until the manager has let both nodes apply what is generated, and says so.
+func (r *running) waitApplied(t *testing.T) {
+	t.Helper()
+	r.version = r.input(r.generatedSecret(t)).Version()
+	waitUntil(t, "the label of both nodes", func() bool {
+		labelled := r.first.kubectl(t, "get", "nodes", "--selector", contract.LabelNodeFiles+"="+r.version, "-o", "name")
+		return strings.Count(labelled, "\n") == len(r.nodes())
+	})
+	r.waitCondition(t, contract.ReasonConfigured, "")
+}
+
+// waitCondition waits for a reason, and text in the message, of condition ProxyConfigured, and returns the message.
+func (r *running) waitCondition(t *testing.T, reason, text string) (message string) {
+	t.Helper()
+	wait.Rule{Still: patience, Poll: poll}.Until(t, "waiting for "+reason+": "+text, func() string {
+		got := meta.FindStatusCondition(r.shown(t).Status.Conditions, contract.ConditionProxyConfigured)
+		if got != nil && got.Reason == reason && strings.Contains(got.Message, text) {
+			message = got.Message
+			return ""
+		}
+		return fmt.Sprintf("%+v", got)
+	})
+	return message
+}
+
+// shown is the Cluster.
+func (r *running) shown(t *testing.T) *clusterv1.Cluster {
+	t.Helper()
+	cluster := &clusterv1.Cluster{}
+	decode(t, r.user(t, "", "get", "cluster", clusterName, "-o", "json"), cluster)
+	return cluster
+}
+
+func (r *running) annotate(t *testing.T, annotations ...string) {
+	t.Helper()
+	r.user(t, "", append([]string{"annotate", "--overwrite", "cluster", clusterName}, annotations...)...)
 }
 
 // deliver applies the objects to the workload cluster, as the manager does, and lets the worker apply them.
 func (r *running) deliver(t *testing.T, data map[string][]byte) {
 	t.Helper()
-	data, err := plan.NodeData(r.options, data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.applyVersion(t, nodes.Input{
-		Cluster: clusterName, Secret: generatedName, Data: data, Key: []byte("key"),
-		Image: registryHost + "/capi-proxy-patcher:v1", PullPolicy: string(corev1.PullAlways),
-	})
-}
-
-func (r *running) applyVersion(t *testing.T, in nodes.Input) {
-	t.Helper()
+	secret := r.generatedSecret(t)
+	secret.Data = data
+	in := r.input(secret)
 	objects, err := nodes.Objects(in)
 	if err != nil {
 		t.Fatal(err)
