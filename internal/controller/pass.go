@@ -375,8 +375,8 @@ func waiting(objects []reconcile.Reconciled, behind []status.Group) (found []fin
 	return found
 }
 
-// checkCurrent is called before entries are removed and before Machines are replaced, see reconcile.CheckCurrent. It
-// asks the API server once a pass.
+// checkCurrent is called before entries are removed, Machines are replaced or running nodes are restored, see
+// reconcile.CheckCurrent. It asks the API server once a pass.
 func (p *pass) checkCurrent(ctx context.Context) error {
 	if p.current {
 		return nil
@@ -427,6 +427,9 @@ func (p *pass) restoreNodes(ctx context.Context, objects []reconcile.Reconciled)
 	case p.cluster.Annotations[contract.AnnotationApplied] == contract.RestoredValue:
 		out.Add(contract.ReasonInPlaceProgressing, "%s", workload.RestoredMessage)
 		return out, nil
+	}
+	if err := p.checkCurrent(ctx); err != nil {
+		return out, err
 	}
 	return p.inPlace.Follow(ctx, workload.Pass{
 		Cluster: p.cluster, Configs: p.configs, Secrets: p.secrets, Objects: objects, Options: p.options, Restores: true,

@@ -20,6 +20,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -258,5 +259,30 @@ func TestSummarize_CountsAnObjectWhoseNodesGetTheFilesInPlace(t *testing.T) {
 		if got := finding.ConditionOf(done.Findings, summary); got.Reason != test.reason {
 			t.Errorf("%s: condition %+v", name, got)
 		}
+	}
+}
+
+// labelled reads a Cluster that has the label.
+type labelled struct{ client.Reader }
+
+func (labelled) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	into.SetLabels(map[string]string{contract.LabelEnabled: contract.LabelEnabledValue})
+	into.SetAnnotations(restoring)
+	return nil
+}
+
+var restoring = map[string]string{
+	contract.AnnotationRollout: contract.RolloutInPlace, contract.AnnotationApplied: contract.AppliedValue,
+}
+
+// TestRestoreNodes_WaitsForTheLabelThatTheCacheLacks has a Cluster whose label was removed and set again.
+func TestRestoreNodes_WaitsForTheLabelThatTheCacheLacks(t *testing.T) {
+	t.Parallel()
+	p := &pass{
+		Controller: &Controller{Config: Config{Live: labelled{}}, inPlace: &workload.Follower{}},
+		cluster:    &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one", Annotations: restoring}},
+	}
+	if _, err := p.restoreNodes(t.Context(), nil); !apierrors.IsConflict(err) {
+		t.Errorf("error %v", err)
 	}
 }

@@ -61,7 +61,7 @@ func (p *pass) nodes(ctx context.Context) ([]publish.Secret, error) {
 		p.out.Find(found...)
 		wanted = append(wanted, secret)
 	}
-	if len(wanted) == 0 { // those of a Cluster that is enabled again are about to be written
+	if len(wanted) == 0 { // the generated Secrets of a Cluster that is enabled again are written in a moment
 		return p.keptNodes(), nil
 	}
 	return wanted, nil
