@@ -18,10 +18,10 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
@@ -188,7 +188,7 @@ func (o checkOptions) options(config *rest.Config, streams Streams) (check.Optio
 	config.QPS, config.Timeout, config.WarningHandler = -1, checkRequestTime, rest.NoWarnings{}
 	clock := &serverClock{}
 	config.Wrap(clock.wrap)
-	scheme, err := caches.NewScheme()
+	scheme, err := lookup.NewScheme()
 	if err != nil {
 		return check.Options{}, err
 	}

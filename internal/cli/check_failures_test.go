@@ -30,7 +30,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
@@ -72,7 +71,7 @@ func (w *failing) start() {
 			building.WithObjects(object)
 		}
 	}
-	w.must(caches.SetupIndexes(w.t.Context(), failingIndexes{building}))
+	w.must(lookup.SetupIndexes(w.t.Context(), failingIndexes{building}))
 	w.client = building.Build()
 	shown, err := testapi.NewClient(w.client)
 	w.must(err)

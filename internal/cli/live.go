@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
@@ -97,7 +96,7 @@ func loadKubeconfig(file, chosen string) (config *rest.Config, namespace string,
 
 // newReader returns a client without a cache. It has a fixed mapping of its few kinds and needs no discovery.
 func newReader(config *rest.Config) (client.WithWatch, error) {
-	scheme, err := caches.NewScheme()
+	scheme, err := lookup.NewScheme()
 	if err != nil {
 		return nil, err
 	}

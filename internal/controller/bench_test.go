@@ -30,7 +30,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -97,7 +96,7 @@ func converged(tb testing.TB, secrets cache.Cache) reconcile.Reconciler {
 	}
 	building := fake.NewClientBuilder().WithScheme(own).WithObjects(objects...).
 		WithStatusSubresource(&clusterv1.Cluster{})
-	must(tb, caches.SetupIndexes(tb.Context(), indexer{building}))
+	must(tb, lookup.SetupIndexes(tb.Context(), indexer{building}))
 	stored := building.Build()
 	shown, err := api.NewClient(stored)
 	must(tb, err)
@@ -107,7 +106,7 @@ func converged(tb testing.TB, secrets cache.Cache) reconcile.Reconciler {
 	}
 	server := httptest.NewServer(lists{stored})
 	tb.Cleanup(server.Close)
-	options, err := caches.Options("", time.Hour)
+	options, err := lookup.CacheOptions("", time.Hour)
 	must(tb, err)
 	options.Scheme = shown.Scheme()
 	config := &rest.Config{Host: server.URL, QPS: -1}
@@ -117,7 +116,7 @@ func converged(tb testing.TB, secrets cache.Cache) reconcile.Reconciler {
 	})
 	must(tb, err)
 	if secrets == nil {
-		options, err := caches.ProxySecretOptions("", "", shown.Scheme())
+		options, err := lookup.ProxySecretCacheOptions("", "", shown.Scheme())
 		must(tb, err)
 		secrets = start(tb, config, options)
 	}
@@ -233,8 +232,8 @@ func start(tb testing.TB, config *rest.Config, options cache.Options) cache.Cach
 	must(tb, err)
 	read := slices.Collect(maps.Keys(options.ByObject))
 	if len(read) > 1 {
-		read = append(read, &kinds.KubeadmControlPlane{}, &kinds.KubeadmConfigTemplate{}, caches.MachineMetadata())
-		must(tb, caches.SetupIndexes(tb.Context(), made))
+		read = append(read, &kinds.KubeadmControlPlane{}, &kinds.KubeadmConfigTemplate{}, lookup.MachineMetadata())
+		must(tb, lookup.SetupIndexes(tb.Context(), made))
 	}
 	for _, kind := range read {
 		_, err := made.GetInformer(tb.Context(), kind, cache.BlockUntilSynced(false))

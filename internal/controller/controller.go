@@ -27,8 +27,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/owners"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
@@ -138,12 +136,12 @@ func (c *Controller) Metrics(perCluster bool) prometheus.Collector {
 // SetupWithManager registers the controller, its watches and its indexes. proxySecrets is the cache of Secrets with
 // contract.LabelProxySecret.
 func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager, proxySecrets cache.Cache) error {
-	if err := caches.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := lookup.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	// A resync enqueues every Cluster once, not once more for each of its objects.
 	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
-	find := owners.Finder{Client: c.Client, Installation: c.Memory.Installation.Secret}
+	find := lookup.Clusters{Client: c.Client, Installation: c.Memory.Installation.Secret}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		For(&kinds.Cluster{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: isNoRecord, DeleteFunc: c.deleted})).
@@ -152,9 +150,9 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager, pro
 		Watches(&kinds.MachinePool{}, handler.EnqueueRequestsFromMapFunc(find.OfPool), changed).
 		Watches(&kinds.KubeadmConfigTemplate{}, handler.EnqueueRequestsFromMapFunc(find.OfTemplate), changed).
 		Watches(&kinds.KubeadmConfig{}, handler.EnqueueRequestsFromMapFunc(find.OfConfig), changed).
-		Watches(caches.MachineMetadata(), handler.EnqueueRequestsFromMapFunc(owners.OfLabel), changed).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(owners.OfGeneratedSecret), changed).
-		WatchesRawSource(source.Kind(proxySecrets, &corev1.Secret{}, owners.EnqueueMany(find.OfProxySecret),
+		Watches(lookup.MachineMetadata(), handler.EnqueueRequestsFromMapFunc(lookup.ClusterOfLabel), changed).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(lookup.ClusterOfGeneratedSecret), changed).
+		WatchesRawSource(source.Kind(proxySecrets, &corev1.Secret{}, lookup.EnqueueMany(find.OfProxySecret),
 			predicate.TypedResourceVersionChangedPredicate[*corev1.Secret]{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency})
 	if c.Memory.Installation.Secret != (types.NamespacedName{}) {

@@ -1,4 +1,5 @@
-// Package lookup reads facts for decisions of controller, webhooks and topology hook from the management cluster.
+// Package lookup reads the management cluster for the controllers and webhooks: it defines what is cached, in which form
+// and with which indexes, reads facts for decisions, and finds the Clusters that a change of an object concerns.
 package lookup
 
 import (

@@ -27,7 +27,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/publisher"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -65,11 +64,11 @@ func Run(ctx context.Context, o Options, flags *pflag.FlagSet, logs io.Writer) e
 func New(ctx context.Context, config *rest.Config, o Options) (manager.Manager, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = o.QPS, o.Burst
-	scheme, err := caches.NewScheme()
+	scheme, err := lookup.NewScheme()
 	if err != nil {
 		return nil, err
 	}
-	cacheOptions, err := caches.Options(o.Namespace, o.SyncPeriod)
+	cacheOptions, err := lookup.CacheOptions(o.Namespace, o.SyncPeriod)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +139,7 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	if err != nil {
 		return err
 	}
-	secretOptions, err := caches.ProxySecretOptions(o.Namespace, installation.Secret.Namespace, mgr.GetScheme())
+	secretOptions, err := lookup.ProxySecretCacheOptions(o.Namespace, installation.Secret.Namespace, mgr.GetScheme())
 	if err != nil {
 		return err
 	}
@@ -230,7 +229,7 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 func read(installation resolve.Installation) []client.Object {
 	objects := []client.Object{
 		&kinds.Cluster{}, &kinds.KubeadmControlPlane{}, &kinds.MachineDeployment{}, &kinds.MachinePool{},
-		&kinds.KubeadmConfigTemplate{}, &kinds.KubeadmConfig{}, &corev1.Secret{}, caches.MachineMetadata(),
+		&kinds.KubeadmConfigTemplate{}, &kinds.KubeadmConfig{}, &corev1.Secret{}, lookup.MachineMetadata(),
 	}
 	if installation.Secret != (types.NamespacedName{}) {
 		objects = append(objects, lookup.NamespaceMetadata())

@@ -25,7 +25,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -95,7 +94,7 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 }
 
 func run(ctx context.Context, o Options) (Result, error) {
-	scheme, err := caches.NewScheme()
+	scheme, err := lookup.NewScheme()
 	if err != nil {
 		return Result{}, err
 	}

@@ -16,10 +16,10 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
@@ -205,7 +205,7 @@ func TestMergePatch_RejectsLabelsThatAreNoText(t *testing.T) {
 
 func TestChangeOf_KnowsWhatCanBeTriedOut(t *testing.T) {
 	t.Parallel()
-	scheme, err := caches.NewScheme()
+	scheme, err := lookup.NewScheme()
 	if err != nil {
 		t.Fatal(err)
 	}

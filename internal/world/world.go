@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 )
 
 // Reader is a client.Reader with the controller's indexes. It is for one goroutine.
@@ -43,12 +43,12 @@ type index struct{ kind, field string }
 
 // Of returns a Reader of objects in memory.
 func Of(ctx context.Context, objects ...client.Object) (*Reader, error) {
-	scheme, err := caches.NewScheme()
+	scheme, err := lookup.NewScheme()
 	if err != nil {
 		return nil, err
 	}
 	r := &Reader{scheme: scheme, indexes: map[index]client.IndexerFunc{}, own: objects}
-	return r, caches.SetupIndexes(ctx, indexer{r})
+	return r, lookup.SetupIndexes(ctx, indexer{r})
 }
 
 // Snapshot returns a Reader of one namespace, of which it lists each kind that the controller caches once. All else it

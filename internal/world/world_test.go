@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -80,7 +79,7 @@ func TestReader_GivesCopies(t *testing.T) {
 
 func TestReader_DoesNotTakeMetadataForAnObject(t *testing.T) {
 	t.Parallel()
-	machine := caches.MachineMetadata()
+	machine := lookup.MachineMetadata()
 	machine.ObjectMeta = named("m")
 	machine.Labels = map[string]string{clusterv1.ClusterNameLabel: "prod"}
 	full := &kinds.Machine{ObjectMeta: named("full")}

@@ -35,8 +35,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
@@ -74,7 +74,7 @@ type server struct {
 }
 
 var (
-	newScheme    = sync.OnceValues(caches.NewScheme)
+	newScheme    = sync.OnceValues(lookup.NewScheme)
 	newOwnScheme = sync.OnceValues(api.NewScheme)
 )
 
@@ -88,12 +88,12 @@ func newServer() *server {
 		indexes: map[string]map[string]client.IndexerFunc{}, trim: map[string]toolscache.TransformFunc{},
 		now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC),
 	}
-	options, err := caches.Options("", time.Hour)
+	options, err := lookup.CacheOptions("", time.Hour)
 	must(err)
 	for object, by := range options.ByObject {
 		s.trim[s.kindOf(object)] = by.Transform
 	}
-	must(caches.SetupIndexes(context.Background(), s)) //nolint:forbidigo // a world outlives no test and has none
+	must(lookup.SetupIndexes(context.Background(), s)) //nolint:forbidigo // a world outlives no test and has none
 	return s
 }
 

@@ -24,8 +24,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/owners"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
@@ -89,19 +87,19 @@ func New(config Config) (*Controller, error) {
 // SetupWithManager registers the controller and its watches. They are on objects that the manager caches anyway, in
 // proxySecrets those with contract.LabelProxySecret.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, proxySecrets cache.Cache) error {
-	find := owners.Finder{Client: c.Client, Installation: c.Memory.Installation.Secret}
+	find := lookup.Clusters{Client: c.Client, Installation: c.Memory.Installation.Secret}
 	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		For(&kinds.Cluster{}, builder.WithPredicates(ofConcerned())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(owners.OfOutput), changed).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(lookup.ClusterOfOutput), changed).
 		Watches(&corev1.Secret{}, c.enqueue(ofOutputName), builder.WithPredicates(ofExistence[client.Object]())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofFiles),
 			changed).
 		Watches(&kinds.KubeadmControlPlane{}, c.enqueue(find.OfControlPlane),
 			builder.WithPredicates(ofVersions())).
 		WatchesRawSource(source.Kind(proxySecrets, &corev1.Secret{},
-			owners.EnqueueMany(concerned(c, find.OfProxySecret)),
+			lookup.EnqueueMany(concerned(c, find.OfProxySecret)),
 			predicate.TypedResourceVersionChangedPredicate[*corev1.Secret]{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency})
 	if c.Memory.Installation.Secret != (types.NamespacedName{}) {
@@ -189,7 +187,7 @@ func concerned[T any](c *Controller, clusters handler.TypedMapFunc[T, reconcile.
 func (c *Controller) outputs(ctx context.Context, cluster *kinds.Cluster) (map[string]*corev1.Secret, error) {
 	var secrets corev1.SecretList
 	if err := c.Client.List(ctx, &secrets, client.InNamespace(cluster.Namespace),
-		client.MatchingFields{caches.IndexOutputs: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		client.MatchingFields{lookup.IndexOutputs: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Secrets of outputs: %w", err)
 	}
 	byName := map[string]*corev1.Secret{}

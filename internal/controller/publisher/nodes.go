@@ -11,8 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/owners"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -51,7 +49,7 @@ func (p *pass) nodes(ctx context.Context) ([]publish.Secret, error) {
 	slices.SortFunc(generated.Items, func(a, b corev1.Secret) int { return strings.Compare(a.Name, b.Name) })
 	var wanted []publish.Secret
 	for i := range generated.Items {
-		if caches.IsOutput(&generated.Items[i]) {
+		if lookup.IsOutput(&generated.Items[i]) {
 			continue
 		}
 		secret, found, err := publish.OfNodes(p.NodePods.Input(p.cluster.Name, options, &generated.Items[i]))
@@ -97,7 +95,7 @@ func asksForNodes(cluster client.Object) bool {
 
 // ofFiles finds the Cluster whose running nodes get the content of a generated Secret.
 func (c *Controller) ofFiles(ctx context.Context, secret client.Object) []reconcile.Request {
-	return slices.DeleteFunc(owners.OfGeneratedSecret(ctx, secret), func(request reconcile.Request) bool {
+	return slices.DeleteFunc(lookup.ClusterOfGeneratedSecret(ctx, secret), func(request reconcile.Request) bool {
 		cluster := &kinds.Cluster{}
 		return c.Client.Get(ctx, request.NamespacedName, cluster) != nil || !asksForNodes(cluster)
 	})

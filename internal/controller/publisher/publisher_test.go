@@ -25,7 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/publisher"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -137,7 +136,7 @@ func newWorld(t *testing.T) *world {
 	building := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Cluster{}).WithObjects(classic.Cluster, classic.ControlPlane, proxy)
 	first, err := api.NewClient(fake.NewClientBuilder().WithScheme(scheme).Build())
 	w.must(err)
-	w.must(caches.SetupIndexes(t.Context(), indexer{building, first}))
+	w.must(lookup.SetupIndexes(t.Context(), indexer{building, first}))
 	building.WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			return w.write("create", o, func() error { o.SetUID("new"); return c.Create(ctx, o, options...) })

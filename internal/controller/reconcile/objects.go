@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
@@ -111,7 +110,7 @@ type Reader struct {
 func (r Reader) PatchedFor(ctx context.Context, cluster intent.Cluster) ([]kinds.KubeadmConfigTemplate, error) {
 	var templates kinds.KubeadmConfigTemplateList
 	if err := r.Client.List(ctx, &templates, client.InNamespace(cluster.Namespace),
-		client.MatchingFields{caches.IndexPatchedFor: cluster.Name}); err != nil {
+		client.MatchingFields{lookup.IndexPatchedFor: cluster.Name}); err != nil {
 		return nil, fmt.Errorf("listing KubeadmConfigTemplates: %w", err)
 	}
 	return templates.Items, nil
@@ -245,7 +244,7 @@ func NewObject(object kinds.BootstrapObject, kind string, running bool) Object {
 func (r Reader) Pools(ctx context.Context, cluster intent.Cluster) ([]plan.Pool, error) {
 	in := []client.ListOption{
 		client.InNamespace(cluster.Namespace),
-		client.MatchingFields{caches.IndexCluster: cluster.Name},
+		client.MatchingFields{lookup.IndexCluster: cluster.Name},
 		client.UnsafeDisableDeepCopy,
 	}
 	var (

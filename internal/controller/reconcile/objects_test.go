@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
@@ -30,7 +30,7 @@ func TestCollect_FindsWhatCanBePatched(t *testing.T) {
 		}
 	}
 	plain := controlPlane(func(*kinds.KubeadmControlPlane) {})
-	machine := caches.MachineMetadata()
+	machine := lookup.MachineMetadata()
 	machine.ObjectMeta = named("m", clusterv1.ClusterNameLabel, "one", clusterv1.MachineControlPlaneLabel, "")
 	template := &kinds.KubeadmConfigTemplate{ObjectMeta: named("t")}
 	machines := func(kind, bootstrap string) client.Object {

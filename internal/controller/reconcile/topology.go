@@ -14,11 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -289,7 +289,7 @@ func (t *Topology) Finish(ctx context.Context, objects []Reconciled, drifts map[
 	// An old template may still serve a MachineSet.
 	var templates kinds.KubeadmConfigTemplateList
 	if err := t.Reader.Client.List(ctx, &templates, client.InNamespace(t.View.Namespace),
-		client.MatchingFields{caches.IndexTopology: t.View.Name},
+		client.MatchingFields{lookup.IndexTopology: t.View.Name},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return out, fmt.Errorf("listing KubeadmConfigTemplates: %w", err)
 	}

@@ -32,7 +32,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
@@ -295,7 +294,7 @@ func passed(t *testing.T, all objects, shapes *api.Client) (objects, []controlle
 	ctx := logr.NewContext(t.Context(), logr.Discard())
 	building := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(stored...).
 		WithStatusSubresource(&clusterv1.Cluster{})
-	must(t, caches.SetupIndexes(t.Context(), indexer{building, shapes}))
+	must(t, lookup.SetupIndexes(t.Context(), indexer{building, shapes}))
 	shown, err := api.NewClient(building.Build())
 	must(t, err)
 	now := func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }

@@ -1,4 +1,4 @@
-package caches
+package lookup
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 //
 //nolint:paralleltest // see above
 func TestProxySecrets_OfStrangersTakeLittleMemory(t *testing.T) {
-	options, err := ProxySecretOptions("", "", nil)
+	options, err := ProxySecretCacheOptions("", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

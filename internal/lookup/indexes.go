@@ -1,4 +1,4 @@
-package caches
+package lookup
 
 import (
 	"context"
@@ -14,26 +14,30 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// The indexes of the controller, in addition to those of package lookup.
+// The indexes of a cache.
 const (
+	// IndexControlPlane finds Clusters by the name of their KubeadmControlPlane.
+	IndexControlPlane = "spec.controlPlaneRef.name"
+	// IndexBootstrap finds MachineDeployments and MachinePools by the name of their bootstrap object.
+	IndexBootstrap = "spec.template.spec.bootstrap.configRef.name"
+	// IndexLabel finds KubeadmConfigs, Machines and generated Secrets for nodes by the Cluster that a label names.
+	IndexLabel = "clusterLabel"
 	// IndexCluster finds MachineDeployments and MachinePools by their Cluster.
 	IndexCluster = "spec.clusterName"
 	// IndexSecret finds Clusters and pools by the names of the proxy Secrets that may serve them, except for that of the
-	// Cluster, whose name tells it.
+	// Cluster, which follows from the Cluster's name.
 	IndexSecret = "proxySecret"
 	// IndexTopology finds the patched KubeadmConfigTemplates of a topology by their Cluster, used or not.
 	IndexTopology = "topologyOf"
 	// IndexPatchedFor finds patched KubeadmConfigTemplates by Cluster: by the owner reference that Cluster API has set,
 	// and by the names of the generated Secrets that their entries refer to.
 	IndexPatchedFor = "patchedFor"
-	// IndexOutputs finds the Secrets of outputs by their Cluster. They are not in lookup.IndexLabel, which finds those
-	// that nodes read.
+	// IndexOutputs finds the Secrets of outputs by their Cluster.
 	IndexOutputs = "outputsOf"
 )
 
@@ -44,7 +48,7 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		field  string
 		values client.IndexerFunc
 	}{
-		{&kinds.Cluster{}, lookup.IndexControlPlane, func(object client.Object) []string {
+		{&kinds.Cluster{}, IndexControlPlane, func(object client.Object) []string {
 			cluster, ok := object.(*kinds.Cluster)
 			if !ok || cluster.Spec.ControlPlaneRef.Kind != plan.KindControlPlane {
 				return nil
@@ -56,17 +60,17 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		{&kinds.MachineDeployment{}, IndexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
 		{&kinds.MachinePool{}, IndexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
 		{
-			&kinds.MachineDeployment{}, lookup.IndexBootstrap,
+			&kinds.MachineDeployment{}, IndexBootstrap,
 			poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name }),
 		},
-		{&kinds.MachinePool{}, lookup.IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
+		{&kinds.MachinePool{}, IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
 		{&kinds.MachineDeployment{}, IndexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
 		{&kinds.MachinePool{}, IndexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
 		{&kinds.KubeadmConfigTemplate{}, IndexPatchedFor, PatchedFor},
-		{&kinds.KubeadmConfig{}, lookup.IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
-		{&corev1.Secret{}, lookup.IndexLabel, secretsOf(false)},
+		{&kinds.KubeadmConfig{}, IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
+		{&corev1.Secret{}, IndexLabel, secretsOf(false)},
 		{&corev1.Secret{}, IndexOutputs, secretsOf(true)},
-		{MachineMetadata(), lookup.IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
+		{MachineMetadata(), IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
 	} {
 		if err := indexer.IndexField(ctx, index.object, index.field, index.values); err != nil {
 			return fmt.Errorf("indexing %T by %s: %w", index.object, index.field, err)
@@ -158,7 +162,7 @@ func secretNames(object client.Object) []string {
 	return slices.Compact(names)
 }
 
-// topologyOf is the value of indexTopology.
+// topologyOf returns the values of IndexTopology.
 func topologyOf(object client.Object) []string {
 	template, ok := object.(*kinds.KubeadmConfigTemplate)
 	if !ok || !plan.IsTopologyOwned(template.Labels) || !patch.IsPatched(template.Bootstrap().View()) {

@@ -1,4 +1,4 @@
-package owners
+package lookup_test
 
 import (
 	"context"
@@ -8,10 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 )
 
 // queue records what it is given: requests of low priority after "later".
@@ -36,11 +39,14 @@ func (q *queue) AddWithOpts(o priorityqueue.AddOpts, requests ...ctrl.Request) {
 func TestEnqueueMany_PutsManyClustersAfterAllOthers(t *testing.T) {
 	t.Parallel()
 	secret := func(name string) *corev1.Secret { return &corev1.Secret{ObjectMeta: named("", name)} }
-	h := EnqueueMany(func(_ context.Context, s *corev1.Secret) []ctrl.Request {
+	request := func(name string) []ctrl.Request {
+		return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: "team", Name: name}}}
+	}
+	h := lookup.EnqueueMany(func(_ context.Context, s *corev1.Secret) []ctrl.Request {
 		if s.Name != "shared" {
-			return requestFor("team", s.Name)
+			return request(s.Name)
 		}
-		return slices.Repeat(requestFor("team", "x"), many+1)
+		return slices.Repeat(request("x"), 11)
 	})
 	q := &queue{}
 	h.Create(t.Context(), event.TypedCreateEvent[*corev1.Secret]{Object: secret("created")}, q)

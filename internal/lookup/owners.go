@@ -1,5 +1,4 @@
-// Package owners finds the Clusters that a change of an object concerns.
-package owners
+package lookup
 
 import (
 	"context"
@@ -12,14 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
-// Finder finds Clusters in a cache.
-type Finder struct {
+// Clusters finds the Clusters that a change of an object concerns.
+type Clusters struct {
 	// Client reads from the cache.
 	Client client.Reader
 	// Installation is the installation-wide proxy Secret, or the zero value.
@@ -33,25 +30,25 @@ func requestFor(namespace, name string) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 }
 
-// OfLabel finds the Cluster that Cluster API's label names.
-func OfLabel(_ context.Context, object client.Object) []ctrl.Request {
+// ClusterOfLabel finds the Cluster that Cluster API's label names.
+func ClusterOfLabel(_ context.Context, object client.Object) []ctrl.Request {
 	return requestFor(object.GetNamespace(), object.GetLabels()[clusterv1.ClusterNameLabel])
 }
 
-// OfGeneratedSecret finds the Cluster that a Secret for nodes was generated for.
-func OfGeneratedSecret(_ context.Context, object client.Object) []ctrl.Request {
-	if caches.IsOutput(object) {
+// ClusterOfGeneratedSecret finds the Cluster that a Secret for nodes was generated for.
+func ClusterOfGeneratedSecret(_ context.Context, object client.Object) []ctrl.Request {
+	if IsOutput(object) {
 		return nil
 	}
-	return requestFor(object.GetNamespace(), caches.ClusterOf(object))
+	return requestFor(object.GetNamespace(), ClusterOf(object))
 }
 
-// OfOutput finds the Cluster that a Secret of an output was generated for.
-func OfOutput(_ context.Context, object client.Object) []ctrl.Request {
-	if !caches.IsOutput(object) {
+// ClusterOfOutput finds the Cluster that a Secret of an output was generated for.
+func ClusterOfOutput(_ context.Context, object client.Object) []ctrl.Request {
+	if !IsOutput(object) {
 		return nil
 	}
-	return requestFor(object.GetNamespace(), caches.ClusterOf(object))
+	return requestFor(object.GetNamespace(), ClusterOf(object))
 }
 
 func ofPool(_ context.Context, object client.Object) []ctrl.Request {
@@ -65,9 +62,9 @@ func ofPool(_ context.Context, object client.Object) []ctrl.Request {
 }
 
 // clusters lists the Clusters that options select. of is the kind of the object for which they are looked up.
-func (f Finder) clusters(ctx context.Context, of string, options ...client.ListOption) []ctrl.Request {
+func (c Clusters) clusters(ctx context.Context, of string, options ...client.ListOption) []ctrl.Request {
 	var clusters kinds.ClusterList
-	if err := f.Client.List(ctx, &clusters, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+	if err := c.Client.List(ctx, &clusters, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing Clusters of "+of)
 		return nil
 	}
@@ -85,23 +82,23 @@ func enabled() client.ListOption {
 
 // OfControlPlane finds the Cluster by the reference that the Cluster holds: the label and the owner
 // reference of a KubeadmControlPlane appear only after Cluster API has seen it.
-func (f Finder) OfControlPlane(ctx context.Context, object client.Object) []ctrl.Request {
-	return f.clusters(ctx, "KubeadmControlPlane", client.InNamespace(object.GetNamespace()),
-		client.MatchingFields{lookup.IndexControlPlane: object.GetName()})
+func (c Clusters) OfControlPlane(ctx context.Context, object client.Object) []ctrl.Request {
+	return c.clusters(ctx, "KubeadmControlPlane", client.InNamespace(object.GetNamespace()),
+		client.MatchingFields{IndexControlPlane: object.GetName()})
 }
 
 // OfTemplate finds the Clusters by the pools that refer to the template, and those that it was patched for: a
 // KubeadmConfigTemplate has no label, and an owner reference only after Cluster API has seen it.
-func (f Finder) OfTemplate(ctx context.Context, object client.Object) []ctrl.Request {
+func (c Clusters) OfTemplate(ctx context.Context, object client.Object) []ctrl.Request {
 	var pools kinds.MachineDeploymentList
-	if err := f.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
-		client.MatchingFields{lookup.IndexBootstrap: object.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
+		client.MatchingFields{IndexBootstrap: object.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing MachineDeployments of KubeadmConfigTemplate")
 		return nil
 	}
 	requests := patchedFor(object)
 	if plan.IsTopologyOwned(object.GetLabels()) {
-		requests = append(requests, OfLabel(ctx, object)...) // no pool may use it any more
+		requests = append(requests, ClusterOfLabel(ctx, object)...) // no pool may use it any more
 	}
 	for i := range pools.Items {
 		requests = append(requests, requestFor(pools.Items[i].Namespace, pools.Items[i].Spec.ClusterName)...)
@@ -111,11 +108,11 @@ func (f Finder) OfTemplate(ctx context.Context, object client.Object) []ctrl.Req
 
 // OfConfig finds the Clusters by the label that Cluster API sets and by the MachinePools that refer to the
 // KubeadmConfig, which a user creates without a label.
-func (f Finder) OfConfig(ctx context.Context, object client.Object) []ctrl.Request {
-	requests := OfLabel(ctx, object)
+func (c Clusters) OfConfig(ctx context.Context, object client.Object) []ctrl.Request {
+	requests := ClusterOfLabel(ctx, object)
 	var pools kinds.MachinePoolList
-	if err := f.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
-		client.MatchingFields{lookup.IndexBootstrap: object.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
+		client.MatchingFields{IndexBootstrap: object.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing MachinePools of KubeadmConfig")
 		return requests
 	}
@@ -127,27 +124,27 @@ func (f Finder) OfConfig(ctx context.Context, object client.Object) []ctrl.Reque
 
 // OfNamespace finds the Clusters for which the labels of their Namespace decide about the installation-wide
 // Secret.
-func (f Finder) OfNamespace(ctx context.Context, namespace client.Object) []ctrl.Request {
-	return f.clusters(ctx, "Namespace", client.InNamespace(namespace.GetName()), enabled())
+func (c Clusters) OfNamespace(ctx context.Context, namespace client.Object) []ctrl.Request {
+	return c.clusters(ctx, "Namespace", client.InNamespace(namespace.GetName()), enabled())
 }
 
 // OfProxySecret finds the Clusters that may use a proxy Secret, for themselves or for a pool.
-func (f Finder) OfProxySecret(ctx context.Context, secret *corev1.Secret) []ctrl.Request {
+func (c Clusters) OfProxySecret(ctx context.Context, secret *corev1.Secret) []ctrl.Request {
 	namespace, name := secret.Namespace, secret.Name
 	options := []client.ListOption{
 		enabled(), client.InNamespace(namespace),
-		client.MatchingFields{caches.IndexSecret: name},
+		client.MatchingFields{IndexSecret: name},
 	}
-	if (types.NamespacedName{Namespace: namespace, Name: name}) == f.Installation {
+	if (types.NamespacedName{Namespace: namespace, Name: name}) == c.Installation {
 		options = options[:1]
 	}
-	requests := f.clusters(ctx, "Secret", options...)
+	requests := c.clusters(ctx, "Secret", options...)
 	if cluster, found := strings.CutSuffix(name, contract.ClusterSecretSuffix); found {
 		requests = append(requests, requestFor(namespace, cluster)...)
 	}
 	for _, list := range []client.ObjectList{&kinds.MachineDeploymentList{}, &kinds.MachinePoolList{}} {
-		if err := f.Client.List(ctx, list, client.InNamespace(namespace),
-			client.MatchingFields{caches.IndexSecret: name}, client.UnsafeDisableDeepCopy); err != nil {
+		if err := c.Client.List(ctx, list, client.InNamespace(namespace),
+			client.MatchingFields{IndexSecret: name}, client.UnsafeDisableDeepCopy); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Listing pools of Secret")
 			continue
 		}
@@ -165,9 +162,9 @@ func (f Finder) OfProxySecret(ctx context.Context, secret *corev1.Secret) []ctrl
 	return requests
 }
 
-// patchedFor are the Clusters that a template was patched for.
+// patchedFor returns the Clusters that a template was patched for.
 func patchedFor(template client.Object) []ctrl.Request {
-	names := caches.PatchedFor(template)
+	names := PatchedFor(template)
 	requests := make([]ctrl.Request, 0, len(names))
 	for _, name := range names {
 		requests = append(requests, requestFor(template.GetNamespace(), name)...)
@@ -176,14 +173,14 @@ func patchedFor(template client.Object) []ctrl.Request {
 }
 
 // OfPool returns the Cluster of a pool, and those that its template was patched for.
-func (f Finder) OfPool(ctx context.Context, object client.Object) []ctrl.Request {
+func (c Clusters) OfPool(ctx context.Context, object client.Object) []ctrl.Request {
 	requests := ofPool(ctx, object)
 	pool := plan.PoolOf(object)
 	if pool.Bootstrap.Kind != plan.KindTemplate {
 		return requests
 	}
 	template := &kinds.KubeadmConfigTemplate{}
-	err := f.Client.Get(ctx, client.ObjectKey{Namespace: object.GetNamespace(), Name: pool.Bootstrap.Name}, template)
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: object.GetNamespace(), Name: pool.Bootstrap.Name}, template)
 	if client.IgnoreNotFound(err) != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Reading KubeadmConfigTemplate of MachineDeployment")
 	}

@@ -1,6 +1,4 @@
-// Package caches defines which objects of the management cluster the manager caches, in which form, and with which
-// indexes. Fields that no decision reads are dropped.
-package caches
+package lookup
 
 import (
 	"errors"
@@ -29,11 +27,11 @@ func NewScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// Options returns the options of the manager's cache: of every object only what decisions read (kinds.Trim), and of
-// Secrets only those that the product generated, which nobody may change that reads one. namespace limits it to one
+// CacheOptions returns the options of the manager's cache: of every object only what decisions read (kinds.Trim), and
+// of Secrets only the generated ones, which readers must not change. namespace limits it to one
 // namespace if not empty. resync is for Clusters; no other kind has one. Reading a kind that is not watched fails
 // instead of starting a watch.
-func Options(namespace string, resync time.Duration) (cache.Options, error) {
+func CacheOptions(namespace string, resync time.Duration) (cache.Options, error) {
 	generated, err := exists(contract.LabelGenerated)
 	if err != nil {
 		return cache.Options{}, err
@@ -58,10 +56,10 @@ func Options(namespace string, resync time.Duration) (cache.Options, error) {
 	return options, nil
 }
 
-// ProxySecretOptions returns the options of the cache of labelled proxy Secrets. One selector cannot select either of
+// ProxySecretCacheOptions returns the options of the cache of labelled proxy Secrets. One selector cannot select either of
 // two labels, hence a separate cache. namespace limits it to one namespace, and the one of the installation-wide
 // Secret, if not empty.
-func ProxySecretOptions(namespace, defaultNamespace string, scheme *runtime.Scheme) (cache.Options, error) {
+func ProxySecretCacheOptions(namespace, defaultNamespace string, scheme *runtime.Scheme) (cache.Options, error) {
 	labelled, err := exists(contract.LabelProxySecret)
 	if err != nil {
 		return cache.Options{}, err

@@ -1,4 +1,4 @@
-package caches
+package lookup
 
 import (
 	"testing"
@@ -10,9 +10,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 )
 
-func TestOptions_KeepTheScriptOnceForAllSecrets(t *testing.T) {
+func TestCacheOptions_KeepTheScriptOnceForAllSecrets(t *testing.T) {
 	t.Parallel()
-	options, err := Options("", time.Minute)
+	options, err := CacheOptions("", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package owners
+package lookup_test
 
 import (
 	"slices"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -28,9 +29,9 @@ func named(namespace, name string, labels ...string) metav1.ObjectMeta {
 	return meta
 }
 
-// TestFinder_FindsTheClustersOfAnObject has Clusters a and b of a namespace, and c of another one, with the label. The
+// TestClusters_AreThoseThatAChangeConcerns has Clusters a and b of a namespace, and c of another one, with the label. The
 // MachineDeployment of a and the MachinePool of b name Secret other.
-func TestFinder_FindsTheClustersOfAnObject(t *testing.T) {
+func TestClusters_AreThoseThatAChangeConcerns(t *testing.T) {
 	t.Parallel()
 	cluster := func(namespace, name string) *kinds.Cluster {
 		c := &kinds.Cluster{ObjectMeta: named(namespace, name, contract.LabelEnabled, contract.LabelEnabledValue)}
@@ -62,9 +63,9 @@ func TestFinder_FindsTheClustersOfAnObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := Finder{Client: reader, Installation: types.NamespacedName{Namespace: "operators", Name: "proxy"}}
+	c := lookup.Clusters{Client: reader, Installation: types.NamespacedName{Namespace: "operators", Name: "proxy"}}
 	secret := func(namespace, name string) []ctrl.Request {
-		return f.OfProxySecret(t.Context(), &corev1.Secret{ObjectMeta: named(namespace, name)})
+		return c.OfProxySecret(t.Context(), &corev1.Secret{ObjectMeta: named(namespace, name)})
 	}
 	ofOutput := named("team", "a-proxy-outputs", contract.LabelGenerated, "a", contract.LabelOutput, "proxy-outputs")
 	generated := named("team", "a-proxy-files", contract.LabelGenerated, "a")
@@ -73,22 +74,22 @@ func TestFinder_FindsTheClustersOfAnObject(t *testing.T) {
 		got  []ctrl.Request
 		want string
 	}{
-		"a label of Cluster API":          {OfLabel(t.Context(), object(named("team", "x", clusterv1.ClusterNameLabel, "a"))), "team/a"},
-		"no label":                        {OfLabel(t.Context(), object(named("team", "x"))), ""},
-		"a generated Secret":              {OfGeneratedSecret(t.Context(), object(generated)), "team/a"},
-		"a Secret of an output":           {OfGeneratedSecret(t.Context(), object(ofOutput)), ""},
-		"an output is that of a Cluster":  {OfOutput(t.Context(), object(ofOutput)), "team/a"},
-		"a generated Secret is no output": {OfOutput(t.Context(), object(generated)), ""},
-		"a control plane":                 {f.OfControlPlane(t.Context(), object(named("team", "a-cp"))), "team/a"},
-		"one of another namespace":        {f.OfControlPlane(t.Context(), object(named("far", "a-cp"))), ""},
-		"a template of a pool":            {f.OfTemplate(t.Context(), &kinds.KubeadmConfigTemplate{ObjectMeta: named("team", "t")}), "team/a"},
-		"a config of a MachinePool":       {f.OfConfig(t.Context(), object(named("team", "k"))), "team/b"},
-		"a config with a label":           {f.OfConfig(t.Context(), object(named("team", "x", clusterv1.ClusterNameLabel, "a"))), "team/a"},
-		"one that was patched for z":      {f.OfTemplate(t.Context(), patched), "team/a team/z"},
-		"one that a topology has left":    {f.OfTemplate(t.Context(), old), "far/one"},
-		"a pool with this template":       {f.OfPool(t.Context(), deployment), "team/a team/z"},
-		"a MachinePool":                   {f.OfPool(t.Context(), pool), "team/b"},
-		"a Namespace":                     {f.OfNamespace(t.Context(), object(named("", "team"))), "team/a team/b"},
+		"a label of Cluster API":          {lookup.ClusterOfLabel(t.Context(), object(named("team", "x", clusterv1.ClusterNameLabel, "a"))), "team/a"},
+		"no label":                        {lookup.ClusterOfLabel(t.Context(), object(named("team", "x"))), ""},
+		"a generated Secret":              {lookup.ClusterOfGeneratedSecret(t.Context(), object(generated)), "team/a"},
+		"a Secret of an output":           {lookup.ClusterOfGeneratedSecret(t.Context(), object(ofOutput)), ""},
+		"an output is that of a Cluster":  {lookup.ClusterOfOutput(t.Context(), object(ofOutput)), "team/a"},
+		"a generated Secret is no output": {lookup.ClusterOfOutput(t.Context(), object(generated)), ""},
+		"a control plane":                 {c.OfControlPlane(t.Context(), object(named("team", "a-cp"))), "team/a"},
+		"one of another namespace":        {c.OfControlPlane(t.Context(), object(named("far", "a-cp"))), ""},
+		"a template of a pool":            {c.OfTemplate(t.Context(), &kinds.KubeadmConfigTemplate{ObjectMeta: named("team", "t")}), "team/a"},
+		"a config of a MachinePool":       {c.OfConfig(t.Context(), object(named("team", "k"))), "team/b"},
+		"a config with a label":           {c.OfConfig(t.Context(), object(named("team", "x", clusterv1.ClusterNameLabel, "a"))), "team/a"},
+		"one that was patched for z":      {c.OfTemplate(t.Context(), patched), "team/a team/z"},
+		"one that a topology has left":    {c.OfTemplate(t.Context(), old), "far/one"},
+		"a pool with this template":       {c.OfPool(t.Context(), deployment), "team/a team/z"},
+		"a MachinePool":                   {c.OfPool(t.Context(), pool), "team/b"},
+		"a Namespace":                     {c.OfNamespace(t.Context(), object(named("", "team"))), "team/a team/b"},
 		"the Secret that a Cluster names": {secret("team", "own"), "team/b"},
 		"the Secret that pools name":      {secret("team", "other"), "team/a team/b"},
 		"a Secret with a Cluster's name":  {secret("team", "a"+contract.ClusterSecretSuffix), "team/a"},
