@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
 )
 
 // kind is the kind of a parsed entry.
@@ -168,21 +167,21 @@ func hasCode(ws []finding.Finding, c finding.Code) bool {
 
 // splitPort separates host and port. The port is empty if there is none. An IPv6 address loses its brackets.
 func splitPort(text string) (host, port string, rejected *finding.Finding) {
-	host, port, bracketed, err := hosts.Split(text)
+	host, port, bracketed, err := SplitHost(text)
 	address, addressErr := netip.ParseAddr(host)
 	isIPv6 := addressErr == nil && address.Is6()
 	switch {
-	case errors.Is(err, hosts.ErrUnclosed):
+	case errors.Is(err, ErrUnclosed):
 		rejected = rejection(CodeBadName, "the bracket is not closed", "write the IPv6 address without brackets")
 	case bracketed && !isIPv6:
 		rejected = rejection(CodeBadName, "the brackets do not hold an IPv6 address",
 			"write names and IPv4 addresses without brackets")
-	case errors.Is(err, hosts.ErrTrailing):
+	case errors.Is(err, ErrTrailing):
 		rejected = rejection(CodeBadName, "there is text after the bracket", "write the IPv6 address without brackets")
-	case errors.Is(err, hosts.ErrColons) && !isIPv6:
+	case errors.Is(err, ErrColons) && !isIPv6:
 		rejected = rejection(CodeBadName, "the entry is neither an IPv6 address nor host:port",
 			"write [address]:port for IPv6 with a port")
-	case errors.Is(err, hosts.ErrPort):
+	case errors.Is(err, ErrPort):
 		rejected = rejection(CodeBadPort, "the port is not a number from 1 to 65535", "write host:port or only the host")
 	default:
 		return host, port, nil
@@ -304,7 +303,7 @@ func numeric(s string) bool { return s != "" && strings.Trim(s, "0123456789.") =
 
 // asciiName converts an international name.
 func asciiName(name string) (string, *finding.Finding) {
-	out, ok := hosts.ASCII(name)
+	out, ok := HostASCII(name)
 	if !ok || out != name && numeric(out) {
 		return "", rejection(CodeBadName, "IDNA does not allow the international name", "write its ASCII form (xn--...)")
 	}

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/net/idna"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
@@ -165,13 +164,13 @@ func checkUserinfo(userinfo string) string {
 
 // splitHostPort separates host and port; an IPv6 address keeps its brackets.
 func splitHostPort(hostport string) (host, port, why string) {
-	host, port, bracketed, err := hosts.Split(hostport)
+	host, port, bracketed, err := noproxy.SplitHost(hostport)
 	switch {
-	case errors.Is(err, hosts.ErrUnclosed):
+	case errors.Is(err, noproxy.ErrUnclosed):
 		return "", "", "an IPv6 address without its closing bracket"
-	case errors.Is(err, hosts.ErrTrailing):
+	case errors.Is(err, noproxy.ErrTrailing):
 		return "", "", "text between the IPv6 address and the port"
-	case errors.Is(err, hosts.ErrColons):
+	case errors.Is(err, noproxy.ErrColons):
 		return "", "", "an IPv6 address without brackets"
 	case err != nil:
 		return "", "", "a port that is not a number from 1 to 65535"

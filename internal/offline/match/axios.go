@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
 // matchAxios follows lib/helpers/shouldBypassProxy.js: prefixes of both families, exact names, suffixes after a leading
@@ -69,7 +69,7 @@ func axiosHost(host string) string {
 			return addr.String()
 		}
 	}
-	if name, ok := hosts.ASCII(host); ok {
+	if name, ok := noproxy.HostASCII(host); ok {
 		return name
 	}
 	return host

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
 // curlRules are the differences between the versions of lib/noproxy.c.
@@ -81,7 +81,7 @@ func (c curlRules) host(d destination) (string, netip.Addr, bool) {
 	if addr, ok := inetAton(d.host); ok {
 		return "", addr, true
 	}
-	name, ok := hosts.ASCII(d.host)
+	name, ok := noproxy.HostASCII(d.host)
 	return strings.TrimSuffix(name, "."), netip.Addr{}, ok
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/net/idna"
 
-	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
 // destination is the part of a request URL that proxies are chosen by, as written.
@@ -132,7 +132,7 @@ func (d destination) whatwg() (string, bool) {
 	if dec, err := url.PathUnescape(host); err == nil {
 		host = dec
 	}
-	host, ok := hosts.ASCII(host)
+	host, ok := noproxy.HostASCII(host)
 	if !ok || strings.ContainsFunc(host, badHostRune) || strings.ContainsAny(host, "%/?#@") {
 		return "", false
 	}

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
 // httpxPattern is a URLPattern of httpx: entries become URL patterns that mount "no proxy".
@@ -137,11 +137,11 @@ func modernHost(host string) (string, bool) {
 	case looksV4(host):
 		_, ok := pton(host)
 		return host, ok
-	case !hosts.IsASCII(host):
+	case !noproxy.IsASCII(host):
 		if strings.Contains(host, "*") {
 			return "", false
 		}
-		ascii, ok := hosts.ASCII(strings.ToLower(host))
+		ascii, ok := noproxy.HostASCII(strings.ToLower(host))
 		if !ok {
 			return "", false
 		}
@@ -184,10 +184,10 @@ func legacyPattern(authority string) (httpxPattern, bool) {
 	}
 	labels := strings.Split(host, ".")
 	for i, label := range labels {
-		if hosts.IsASCII(label) {
+		if noproxy.IsASCII(label) {
 			continue
 		}
-		ascii, ok := hosts.ASCII(strings.ToLower(label))
+		ascii, ok := noproxy.HostASCII(strings.ToLower(label))
 		if !ok || strings.ContainsAny(label, "*_") {
 			return p, false
 		}
@@ -218,7 +218,7 @@ func (h httpxRules) host(d destination) (string, bool) {
 	case !h.legacy:
 		return modernHost(d.host)
 	}
-	ascii, ok := hosts.ASCII(d.host)
+	ascii, ok := noproxy.HostASCII(d.host)
 	ascii = strings.ToLower(ascii)
 	if strings.HasPrefix(ascii, "xn--") {
 		ascii = uLabel(ascii)

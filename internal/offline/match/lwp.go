@@ -3,7 +3,7 @@ package match
 import (
 	"strings"
 
-	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
 // lwpSplit follows split(/\s*,\s*/): spaces around commas are removed, spaces at both ends stay, empty items at the end
@@ -27,7 +27,7 @@ func lwpSplit(list string) []token {
 // matchLWP follows _need_proxy of LWP::UserAgent: a plain suffix, letter case counts, and an empty item matches
 // everything.
 func matchLWP(list string, d destination, _ Resolver) Answer {
-	host, ok := hosts.ASCII(d.host)
+	host, ok := noproxy.HostASCII(d.host)
 	if !ok {
 		return refuses("not an international host name")
 	}

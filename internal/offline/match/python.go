@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
 // commaTrimSplit splits on commas, removes spaces around items and skips empty items.
@@ -40,7 +40,7 @@ func matchURLLib(list string, d destination, _ Resolver) Answer {
 		host = dec
 	}
 	a := bypassEnvironment(list, host)
-	if a.Verdict == Proxied && !hosts.IsASCII(host) {
+	if a.Verdict == Proxied && !noproxy.IsASCII(host) {
 		return refuses("the request line cannot hold the name")
 	}
 	return a
@@ -56,7 +56,7 @@ func matchAIOHTTP(list string, d destination, _ Resolver) Answer {
 		}
 		host = hexV6(addr)
 	} else {
-		ascii, ok := hosts.ASCII(host)
+		ascii, ok := noproxy.HostASCII(host)
 		if !ok {
 			return refuses("not an international host name")
 		}
@@ -84,7 +84,7 @@ type requestsRules struct {
 // match follows requests.utils.should_bypass_proxies: IPv4 prefixes for IPv4 hosts, a suffix for other hosts, and then
 // the rules of urllib.
 func (r requestsRules) match(list string, d destination, _ Resolver) Answer {
-	host, ok := hosts.ASCII(d.host)
+	host, ok := noproxy.HostASCII(d.host)
 	if !ok {
 		return refuses("not an international host name")
 	}

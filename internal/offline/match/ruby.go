@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
 // rubyRules are the two generations of the ipaddr library behind URI::Generic#find_proxy.
@@ -41,7 +41,7 @@ func rubySplit(list string) []token {
 
 // match follows find_proxy and use_proxy?. It is the only matcher that needs the address of a name.
 func (ru rubyRules) match(list string, d destination, resolve Resolver) Answer {
-	if !hosts.IsASCII(d.host) {
+	if !noproxy.IsASCII(d.host) {
 		return refuses("URI does not parse the name")
 	}
 	addr, known, open := ru.resolve(d, resolve)

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
 // wgetSplit follows sepstring of GNU Wget: commas separate, spaces after a comma are skipped, all other spaces and
@@ -24,7 +24,7 @@ func wgetSplit(list string) []token {
 // matchWget follows sufmatch of GNU Wget: the apex and subdomains of a name, only subdomains of a name with a leading
 // dot.
 func matchWget(list string, d destination, _ Resolver) Answer {
-	host, ok := hosts.ASCII(d.host)
+	host, ok := noproxy.HostASCII(d.host)
 	if !ok {
 		host = d.host
 	}
@@ -40,7 +40,7 @@ func matchWget(list string, d destination, _ Resolver) Answer {
 // matchWget2 follows px_manager_is_ignore of libproxy, which Wget2 is built with: no spaces are removed and letter case
 // counts.
 func matchWget2(list string, d destination, _ Resolver) Answer {
-	host, ok := hosts.ASCII(d.host)
+	host, ok := noproxy.HostASCII(d.host)
 	if !ok {
 		host = d.host
 	}

@@ -1,5 +1,4 @@
-// Package host reads hosts and ports of proxy settings, NO_PROXY entries and destinations.
-package host
+package noproxy
 
 import (
 	"errors"
@@ -10,9 +9,9 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// ASCII converts an international name for lookup (RFC 5891, UTS 46 without transitional mapping), and leaves a name in
+// HostASCII converts an international name for lookup (RFC 5891, UTS 46 without transitional mapping), and leaves a name in
 // ASCII unchanged. It reports false if IDNA rejects the name.
-func ASCII(name string) (string, bool) {
+func HostASCII(name string) (string, bool) {
 	if IsASCII(name) {
 		return name, true
 	}
@@ -26,14 +25,14 @@ func IsASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
-// Port returns a port without leading zeros. It reports false if text is not a number from 1 to 65535 of at most five
+// readPort returns a port without leading zeros. It reports false if text is not a number from 1 to 65535 of at most five
 // digits.
-func Port(text string) (string, bool) {
+func readPort(text string) (string, bool) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	return strconv.FormatUint(n, 10), err == nil && n > 0 && len(text) <= len("65535")
 }
 
-// Errors of Split. What to do about them depends on what the value is.
+// Errors of SplitHost. What to do about them depends on what the value is.
 var (
 	ErrUnclosed = errors.New("the bracket is not closed")
 	ErrTrailing = errors.New("there is text after the bracket")
@@ -41,10 +40,10 @@ var (
 	ErrPort     = errors.New("the port is not a number from 1 to 65535")
 )
 
-// Split separates host and port (RFC 3986 section 3.2). An IPv6 address loses its brackets, and bracketed reports that
+// SplitHost separates host and port (RFC 3986 section 3.2). An IPv6 address loses its brackets, and bracketed reports that
 // it had some; the text between them is not checked. The port is without leading zeros, "" if there is none. With
 // ErrColons, host is text, which may be an IPv6 address.
-func Split(text string) (host, port string, bracketed bool, err error) {
+func SplitHost(text string) (host, port string, bracketed bool, err error) {
 	var rest string
 	if strings.HasPrefix(text, "[") {
 		end := strings.IndexByte(text, ']')
@@ -68,7 +67,7 @@ func Split(text string) (host, port string, bracketed bool, err error) {
 	if rest == "" {
 		return host, "", bracketed, nil
 	}
-	port, ok := Port(rest[1:])
+	port, ok := readPort(rest[1:])
 	if !ok {
 		return host, "", bracketed, ErrPort
 	}
