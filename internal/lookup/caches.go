@@ -56,8 +56,8 @@ func CacheOptions(namespace string, resync time.Duration) (cache.Options, error)
 	return options, nil
 }
 
-// ProxySecretCacheOptions returns the options of the cache of labelled proxy Secrets. One selector cannot select either of
-// two labels, hence a separate cache. namespace limits it to one namespace, and the one of the installation-wide
+// ProxySecretCacheOptions returns the options of the cache of labelled proxy Secrets. One selector cannot select either
+// of two labels, hence a separate cache. namespace limits it to one namespace, and the one of the installation-wide
 // Secret, if not empty.
 func ProxySecretCacheOptions(namespace, defaultNamespace string, scheme *runtime.Scheme) (cache.Options, error) {
 	labelled, err := exists(contract.LabelProxySecret)

@@ -1,4 +1,4 @@
-// Package lookup reads the management cluster for the controllers and webhooks: it defines what is cached, in which form
+// Package lookup reads the management cluster for controllers and webhooks: it defines what is cached, in which form
 // and with which indexes, reads facts for decisions, and finds the Clusters that a change of an object concerns.
 package lookup
 

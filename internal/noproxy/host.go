@@ -9,8 +9,8 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// HostASCII converts an international name for lookup (RFC 5891, UTS 46 without transitional mapping), and leaves a name in
-// ASCII unchanged. It reports false if IDNA rejects the name.
+// HostASCII converts an international name for lookup (RFC 5891, UTS 46 without transitional mapping), and leaves a
+// name in ASCII unchanged. It reports false if IDNA rejects the name.
 func HostASCII(name string) (string, bool) {
 	if IsASCII(name) {
 		return name, true
@@ -25,8 +25,8 @@ func IsASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
-// readPort returns a port without leading zeros. It reports false if text is not a number from 1 to 65535 of at most five
-// digits.
+// readPort returns a port without leading zeros. It reports false if text is not a number from 1 to 65535 of at most
+// five digits.
 func readPort(text string) (string, bool) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	return strconv.FormatUint(n, 10), err == nil && n > 0 && len(text) <= len("65535")
@@ -40,8 +40,8 @@ var (
 	ErrPort     = errors.New("the port is not a number from 1 to 65535")
 )
 
-// SplitHost separates host and port (RFC 3986 section 3.2). An IPv6 address loses its brackets, and bracketed reports that
-// it had some; the text between them is not checked. The port is without leading zeros, "" if there is none. With
+// SplitHost separates host and port (RFC 3986 section 3.2). An IPv6 address loses its brackets, and bracketed reports
+// that it had some; the text between them is not checked. The port is without leading zeros, "" if there is none. With
 // ErrColons, host is text, which may be an IPv6 address.
 func SplitHost(text string) (host, port string, bracketed bool, err error) {
 	var rest string

@@ -5,7 +5,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 )
 
 // Nodes are the files of running nodes. Its argument is the name of a generated Secret. contract.AnnotationPublish
@@ -19,14 +18,14 @@ func nodesSecret(o Output) Secret {
 
 // OfNodes returns the objects that bring a generated Secret to nodes, and the findings about them. Without files it is
 // Kept: they are not known yet.
-func OfNodes(in nodes.Input) (Secret, []finding.Finding, error) {
+func OfNodes(in NodeFiles) (Secret, []finding.Finding, error) {
 	o := Output{Name: Nodes, Argument: in.Secret}
 	secret := nodesSecret(o)
-	if !nodes.IsComplete(in.Data) {
+	if !HasNodeFiles(in.Data) {
 		secret.Kept = true
 		return secret, nil, nil
 	}
-	text, err := nodes.Objects(in)
+	text, err := in.Objects()
 	if err != nil {
 		return Secret{}, nil, fmt.Errorf("making output %s: %w", o, err)
 	}

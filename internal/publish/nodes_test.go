@@ -9,11 +9,10 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 )
 
-func nodesInput(secret string, size int) nodes.Input {
-	return nodes.Input{
+func nodesInput(secret string, size int) publish.NodeFiles {
+	return publish.NodeFiles{
 		Cluster: "prod", Secret: secret, Key: []byte{1}, Image: "i", PullPolicy: "Always",
 		Data: map[string][]byte{
 			contract.KeyProxyEnv: []byte("HTTP_PROXY=\"http://u:s3cr@p:1\"\n"), contract.KeySetup: []byte("#!/bin/sh\n"),

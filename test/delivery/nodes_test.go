@@ -11,7 +11,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 	"github.com/google/go-cmp/cmp"
@@ -124,9 +124,9 @@ func (c inPlace) version(generated, image string) (string, map[string][]byte) {
 		c.T.Fatal(err)
 	}
 	data := nodeData(c.T, of.Data)
-	return nodes.Input{
-		Cluster: c.Name, Secret: generated, Data: data, Key: nodes.KeyOf(of.UID), Image: image, PullPolicy: "Always",
-	}.Version(), nodes.Files(data)
+	return publish.NodeFiles{
+		Cluster: c.Name, Secret: generated, Data: data, Key: publish.NodeKey(of.UID), Image: image, PullPolicy: "Always",
+	}.Version(), publish.ForNodes(data)
 }
 
 // versions returns the names of our Secrets in the workload cluster.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -183,7 +183,7 @@ func (c *crowd) restores() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	removal := nodes.Input{
+	removal := publish.NodeFiles{
 		Cluster: c.Name, Secret: "prod-proxy-files", Data: data, Key: []byte(contract.RestoredValue), Image: nodeImage,
 		PullPolicy: string(corev1.PullIfNotPresent),
 	}.Version()
@@ -254,7 +254,7 @@ func (c *crowd) changesPool(before, proxy string) (version string) {
 		s.Data, s.StringData = nil, map[string]string{"httpProxy": proxy}
 	})
 	eventually(c.t, "another version", func() string {
-		if version, _ = c.version(poolFiles, nodeImage); version == before || nodes.LabelOf(version) == "" {
+		if version, _ = c.version(poolFiles, nodeImage); version == before || publish.NodeLabelOf(version) == "" {
 			return version
 		}
 		return ""

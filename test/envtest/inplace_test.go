@@ -34,7 +34,7 @@ func TestNodeObjects_MeanToAnAPIServerWhatTheySay(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"plain", "pool"} {
-		text, err := os.ReadFile("../../internal/publish/nodes/testdata/" + name + ".yaml")
+		text, err := os.ReadFile("../../internal/publish/testdata/nodes/" + name + ".yaml")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 )
 
 const (
@@ -294,7 +293,7 @@ func (p *application) keeps(object client.Object) bool {
 		}
 		version := labels[contract.LabelNodeFiles] // the Namespace has none
 		return version == "" || w.Kept && (w.Delivered.Argument == "" ||
-			nodes.LabelOf(version) == nodes.Label(w.Delivered.Argument))
+			publish.NodeLabelOf(version) == publish.NodeLabel(w.Delivered.Argument))
 	})
 }
 

@@ -30,7 +30,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 )
 
 // hostile is an API server of somebody who wants to harm the manager.
@@ -227,7 +226,7 @@ func TestDeletable_HasEveryKindOfTheOutputs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, _, err := publish.OfNodes(nodes.Input{
+	files, _, err := publish.OfNodes(publish.NodeFiles{
 		Cluster: "prod", Secret: "s", Image: "i", PullPolicy: "Always", Data: map[string][]byte{contract.KeySetup: nil},
 	})
 	if err != nil {

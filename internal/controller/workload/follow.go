@@ -28,7 +28,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
@@ -63,30 +63,30 @@ type Follower struct {
 type NodePods struct {
 	// Image is their image, "" if updates in place are not installed.
 	Image string
-	// PullSecret and PullPolicy are those of nodes.Input.
+	// PullSecret and PullPolicy are those of publish.NodeFiles.
 	PullSecret, PullPolicy string
 }
 
 // Input is what the objects for nodes of a generated Secret are made of, without files if they cannot be made.
-func (n NodePods) Input(cluster string, options intent.Options, secret *corev1.Secret) nodes.Input {
+func (n NodePods) Input(cluster string, options intent.Options, secret *corev1.Secret) publish.NodeFiles {
 	data, err := plan.NodeData(options, secret.Data)
 	if err != nil {
 		data = nil // condition ProxyConfigured has the reason, and what is applied stays
 	}
-	return nodes.Input{
-		Cluster: cluster, Secret: secret.Name, Data: data, Key: nodes.KeyOf(secret.UID),
+	return publish.NodeFiles{
+		Cluster: cluster, Secret: secret.Name, Data: data, Key: publish.NodeKey(secret.UID),
 		Image: n.Image, PullSecret: n.PullSecret, PullPolicy: n.PullPolicy,
 	}
 }
 
 // Restore is what the objects are made of that restore nodes of a Cluster: a version without files. It is the same
 // after clusterctl move. Nothing is pulled for it, since a node without the proxy may not be able to.
-func (n NodePods) Restore(cluster string) (nodes.Input, error) {
+func (n NodePods) Restore(cluster string) (publish.NodeFiles, error) {
 	data, err := patch.NodeData(nil, patch.Recipe{}, false)
 	if err != nil {
-		return nodes.Input{}, err //nolint:wrapcheck // it says what failed
+		return publish.NodeFiles{}, err //nolint:wrapcheck // it says what failed
 	}
-	return nodes.Input{
+	return publish.NodeFiles{
 		Cluster: cluster, Secret: intent.GeneratedSecretName(cluster), Data: data, Key: []byte(contract.RestoredValue),
 		Image: n.Image, PullSecret: n.PullSecret, PullPolicy: string(corev1.PullIfNotPresent),
 	}, nil
@@ -406,7 +406,7 @@ func (f *Follower) wantsOf(ctx context.Context, p Pass, members []Member) (
 		}
 		want := Want{Secret: m.Secret}
 		if exists && secret.Labels[contract.LabelGenerated] == p.Cluster.Name {
-			if in := f.Pods.Input(p.Cluster.Name, p.Options, secret); nodes.IsComplete(in.Data) {
+			if in := f.Pods.Input(p.Cluster.Name, p.Options, secret); publish.HasNodeFiles(in.Data) {
 				files, err := plan.NodeFiles(p.Options, secret.Data)
 				if err != nil {
 					return nil, nil, err

@@ -23,7 +23,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/lab"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
@@ -436,7 +436,7 @@ func (c cluster) generatedSecret(t *testing.T) *corev1.Secret {
 }
 
 // input is what the manager makes the objects for nodes of.
-func (r *running) input(secret *corev1.Secret) nodes.Input {
+func (r *running) input(secret *corev1.Secret) publish.NodeFiles {
 	pods := workload.NodePods{Image: registryHost + "/capi-proxy-patcher:v1", PullPolicy: string(corev1.PullAlways)}
 	return pods.Input(clusterName, r.options, secret)
 }
@@ -485,7 +485,7 @@ func (r *running) deliver(t *testing.T, data map[string][]byte) {
 	secret := r.generatedSecret(t)
 	secret.Data = data
 	in := r.input(secret)
-	objects, err := nodes.Objects(in)
+	objects, err := in.Objects()
 	if err != nil {
 		t.Fatal(err)
 	}

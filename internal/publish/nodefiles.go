@@ -1,6 +1,4 @@
-// Package nodes makes the objects that bring the files of a generated Secret to running nodes: what
-// contract.RolloutInPlace has in a workload cluster. It is pure.
-package nodes
+package publish
 
 import (
 	"crypto/hmac"
@@ -19,15 +17,15 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// Port is where a Pod on a node says whether the files on the host are those that it has. It listens on the loopback
-// interface only.
-const Port = 19279
+// nodesPort is where a Pod on a node reports whether the files on the host are those that it has. It listens on the
+// loopback interface only.
+const nodesPort = 19279
 
 const (
 	// digestLength is the length of the digest at the end of a version.
 	digestLength = 10
-	// maxLabel is the length up to which Label is the name of a Secret: a version is the value of a label, which has 63
-	// characters at most.
+	// maxLabel is the length up to which NodeLabel is the name of a Secret: a version is the value of a label, which has
+	// 63 characters at most.
 	maxLabel = 63 - 1 - digestLength
 )
 
@@ -38,15 +36,16 @@ const graceSeconds = 3600
 // appLabel is the label by which every object is found.
 const appLabel = "app.kubernetes.io/name"
 
-// Input is what the objects of one generated Secret are made of.
-type Input struct {
+// NodeFiles are the files of one generated Secret for running nodes, and how Pods bring them there: what
+// contract.RolloutInPlace has in a workload cluster.
+type NodeFiles struct {
 	// Cluster is the name of the Cluster.
 	Cluster string
 	// Secret is the name of the generated Secret.
 	Secret string
 	// Data is that of patch.NodeData. Keys that no node reads are ignored.
 	Data map[string][]byte
-	// Key is the key of the Digest.
+	// Key is the key of the digest in Version.
 	Key []byte
 	// Image is the image of the Pods, PullSecret the Secret beside them with credentials of its registry, if it is set.
 	Image, PullSecret string
@@ -55,9 +54,9 @@ type Input struct {
 	PullPolicy string
 }
 
-// Label returns the beginning of the versions of a generated Secret: the name of the Secret or, if that is too long, a
-// shorter one with a hash. No two generated Secrets have the same: names of generated Secrets do not end like a hash.
-func Label(secretName string) string {
+// NodeLabel returns the beginning of the versions of a generated Secret: its name or, if that is too long, a shorter
+// one with a hash. No two generated Secrets have the same: names of generated Secrets do not end like a hash.
+func NodeLabel(secretName string) string {
 	if len(secretName) <= maxLabel {
 		return secretName
 	}
@@ -66,18 +65,18 @@ func Label(secretName string) string {
 	return strings.TrimRight(secretName[:maxLabel-1-len(end)], ".-") + "-" + end
 }
 
-// keys lists the keys of a generated Secret that a node gets.
-func keys() []string {
+// nodeKeys lists the keys of a generated Secret that a node gets.
+func nodeKeys() []string {
 	return []string{
 		contract.KeyProxyEnv, contract.KeyTrustedCABundle, contract.KeySetup, contract.KeyReadiness, contract.KeyNodeFiles,
 	}
 }
 
-// Files returns what of the data of a generated Secret a node gets. Without contract.KeySetup there is nothing for a
+// ForNodes returns what of the data of a generated Secret a node gets. Without contract.KeySetup there is nothing for a
 // node in it.
-func Files(data map[string][]byte) map[string][]byte {
+func ForNodes(data map[string][]byte) map[string][]byte {
 	files := map[string][]byte{}
-	for _, key := range keys() {
+	for _, key := range nodeKeys() {
 		if value, given := data[key]; given {
 			files[key] = value
 		}
@@ -86,10 +85,10 @@ func Files(data map[string][]byte) map[string][]byte {
 }
 
 // Version identifies the files of a generated Secret and the Pods that apply them. It is the value of
-// contract.LabelNodeFiles for the Nodes that may apply them, and the name of the Secret and the DaemonSet: Label, a
+// contract.LabelNodeFiles for the Nodes that may apply them, and the name of the Secret and the DaemonSet: NodeLabel, a
 // hyphen, and a digest. More people may read it than may read the files, so the digest is an HMAC: without the key a
 // password cannot be guessed from it.
-func (in Input) Version() string {
+func (in NodeFiles) Version() string {
 	hash := hmac.New(sha256.New, in.Key)
 	write := func(part []byte) {
 		var length [8]byte
@@ -97,7 +96,7 @@ func (in Input) Version() string {
 		hash.Write(length[:])
 		hash.Write(part)
 	}
-	for _, name := range keys() {
+	for _, name := range nodeKeys() {
 		if value, given := in.Data[name]; given {
 			write([]byte(name))
 			write(value)
@@ -105,11 +104,11 @@ func (in Input) Version() string {
 	}
 	pod, _ := json.Marshal(in.pod("")) //nolint:errchkjson // texts, numbers and lists of them
 	write(pod)
-	return Label(in.Secret) + "-" + hex.EncodeToString(hash.Sum(nil))[:digestLength]
+	return NodeLabel(in.Secret) + "-" + hex.EncodeToString(hash.Sum(nil))[:digestLength]
 }
 
-// LabelOf returns the Label that a version begins with, "" if it is none.
-func LabelOf(version string) string {
+// NodeLabelOf returns the NodeLabel that a version begins with, "" if it is none.
+func NodeLabelOf(version string) string {
 	i := strings.LastIndexByte(version, '-')
 	if i < 0 || len(version)-i-1 != digestLength {
 		return ""
@@ -117,12 +116,12 @@ func LabelOf(version string) string {
 	return version[:i]
 }
 
-// KeyOf returns the key of the Digest for a generated Secret of a UID, which only those know who may read Secrets in
-// the management cluster. With another UID, as after clusterctl move, the Pods are replaced, and the files stay.
-func KeyOf(uid types.UID) []byte { return []byte(uid) }
+// NodeKey returns NodeFiles.Key for a generated Secret of a UID, which is known to readers of Secrets in the management
+// cluster only. With another UID, as after clusterctl move, the Pods are replaced, and the files stay.
+func NodeKey(uid types.UID) []byte { return []byte(uid) }
 
-// IsComplete reports whether there are files for nodes in the data of a generated Secret.
-func IsComplete(data map[string][]byte) bool {
+// HasNodeFiles reports whether there are files for nodes in the data of a generated Secret.
+func HasNodeFiles(data map[string][]byte) bool {
 	_, complete := data[contract.KeySetup]
 	return complete
 }
@@ -133,7 +132,7 @@ type object = map[string]any
 // Objects returns the objects of a version as a stream of YAML: the Namespace, the immutable Secret with the files, and
 // the DaemonSet that brings them to the nodes with the version in contract.LabelNodeFiles. Each version has objects of
 // its own, because which nodes may apply it is decided node by node.
-func Objects(in Input) ([]byte, error) {
+func (in NodeFiles) Objects() ([]byte, error) {
 	version := in.Version()
 	secret, err := encode(in.secret(version))
 	if err != nil {
@@ -143,17 +142,17 @@ func Objects(in Input) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	ns, err := encode(namespace(in.Cluster))
+	ns, err := encode(nodesNamespace(in.Cluster))
 	if err != nil {
 		return nil, err
 	}
 	return []byte(strings.Join([]string{string(ns), string(secret), string(daemonSet)}, "---\n")), nil
 }
 
-// namespace returns the Namespace of the objects.
-func namespace(cluster string) object {
+// nodesNamespace returns the Namespace of the objects.
+func nodesNamespace(cluster string) object {
 	const podSecurity = "pod-security.kubernetes.io/"
-	labels := Marks(cluster)
+	labels := nodeMarks(cluster)
 	for _, mode := range []string{"enforce", "audit", "warn"} {
 		labels[podSecurity+mode] = "privileged" // the Pods write files of the host
 	}
@@ -170,14 +169,14 @@ func encode(document object) ([]byte, error) {
 	return text, nil
 }
 
-// Marks are labels of every object, and of the Pods.
-func Marks(cluster string) map[string]string {
+// nodeMarks are labels of every object, and of the Pods.
+func nodeMarks(cluster string) map[string]string {
 	return map[string]string{appLabel: contract.NodesApp, contract.LabelGenerated: cluster}
 }
 
 // metadata is the metadata of an object in the namespace or, without a name, of a Pod.
-func (in Input) metadata(name, version string) object {
-	labels := Marks(in.Cluster)
+func (in NodeFiles) metadata(name, version string) object {
+	labels := nodeMarks(in.Cluster)
 	labels[contract.LabelNodeFiles] = version
 	metadata := object{"labels": labels}
 	if name != "" {
@@ -186,9 +185,9 @@ func (in Input) metadata(name, version string) object {
 	return metadata
 }
 
-func (in Input) secret(version string) object {
+func (in NodeFiles) secret(version string) object {
 	data := object{}
-	for key, value := range Files(in.Data) {
+	for key, value := range ForNodes(in.Data) {
 		data[key] = base64.StdEncoding.EncodeToString(value)
 	}
 	return object{
@@ -197,7 +196,7 @@ func (in Input) secret(version string) object {
 	}
 }
 
-func (in Input) daemonSet(version string) object {
+func (in NodeFiles) daemonSet(version string) object {
 	return object{
 		"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": in.metadata(version, version),
 		"spec": object{
@@ -210,7 +209,7 @@ func (in Input) daemonSet(version string) object {
 }
 
 // pod is the spec of a Pod: one container that applies the files and ends, and one that compares them afterwards.
-func (in Input) pod(version string) object {
+func (in NodeFiles) pod(version string) object {
 	const root, files, state, units = "/host", "/files", "/state", "/etc/systemd/system"
 	arguments := []any{"node", "apply", "--root", root, "--from", files, "--state", state}
 	if registry, _, named := strings.Cut(in.Image, "/"); named && strings.ContainsAny(registry, ".:") {
@@ -221,7 +220,7 @@ func (in Input) pod(version string) object {
 		mount("host", root, false), mount("files", files, true), mount("state", state, false),
 	}
 	watch := in.container("watch", "node", "watch", "--root", root, "--from", files,
-		"--listen", fmt.Sprintf("127.0.0.1:%d", Port))
+		"--listen", fmt.Sprintf("127.0.0.1:%d", nodesPort))
 	watched := []any{mount("units", root+units, true), mount("files", files, true)}
 	volumes := []any{
 		object{"name": "host", "hostPath": object{"path": "/", "type": "Directory"}},
@@ -237,7 +236,7 @@ func (in Input) pod(version string) object {
 	watch["volumeMounts"] = watched
 	watch["imagePullPolicy"] = in.PullPolicy
 	watch["readinessProbe"] = object{
-		"httpGet":       object{"host": "127.0.0.1", "port": Port, "path": "/readyz"},
+		"httpGet":       object{"host": "127.0.0.1", "port": nodesPort, "path": "/readyz"},
 		"periodSeconds": 10, "timeoutSeconds": 5,
 	}
 	pod := object{
@@ -269,7 +268,7 @@ func (in Input) pod(version string) object {
 
 // hasFiles reports whether a node has files with this version. Otherwise it does not even have their folder, which a
 // mount would make again.
-func (in Input) hasFiles() bool {
+func (in NodeFiles) hasFiles() bool {
 	var list struct {
 		Files []json.RawMessage `json:"files"`
 	}
@@ -286,7 +285,7 @@ func mount(name, at string, readOnly bool) object {
 
 // container is what the containers have in common. They run as root, whose files those on the host are, and need no
 // capability for it.
-func (in Input) container(name string, args ...any) object {
+func (in NodeFiles) container(name string, args ...any) object {
 	return object{
 		"name": name, "image": in.Image, "imagePullPolicy": "IfNotPresent", "args": args,
 		"resources": object{"requests": object{"cpu": "5m", "memory": "16Mi"}},

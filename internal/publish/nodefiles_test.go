@@ -1,8 +1,7 @@
-package nodes_test
+package publish
 
 import (
 	"bytes"
-	"flag"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,18 +15,15 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // rude holds what ends a value early in a text that is pasted together.
 const rude = "HTTP_PROXY=\"http://u:%40'\\\\\\$`{{x}}: #\n---\n@[2001:db8::1]:3128\"\n"
 
 func key() []byte { return bytes.Repeat([]byte{0x5a}, 32) }
 
-func inputs() map[string]nodes.Input {
-	return map[string]nodes.Input{
+func inputs() map[string]NodeFiles {
+	return map[string]NodeFiles{
 		"plain": {
 			Cluster: "prod", Secret: "prod-proxy-files", Key: key(), Image: "registry.example.com/capi-proxy-patcher:v1",
 			PullPolicy: "Always",
@@ -48,10 +44,10 @@ func inputs() map[string]nodes.Input {
 	}
 }
 
-// parse decodes the objects strictly.
-func parse(t *testing.T, in nodes.Input) (ns corev1.Namespace, secret corev1.Secret, set appsv1.DaemonSet) {
+// objectsOf decodes the objects strictly.
+func objectsOf(t *testing.T, in NodeFiles) (ns corev1.Namespace, secret corev1.Secret, set appsv1.DaemonSet) {
 	t.Helper()
-	text, err := nodes.Objects(in)
+	text, err := in.Objects()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,11 +66,11 @@ func parse(t *testing.T, in nodes.Input) (ns corev1.Namespace, secret corev1.Sec
 func TestObjects_AreTheGoldenFiles(t *testing.T) {
 	t.Parallel()
 	for name, in := range inputs() {
-		got, err := nodes.Objects(in)
+		got, err := in.Objects()
 		if err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join("testdata", name+".yaml")
+		path := filepath.Join("testdata", "nodes", name+".yaml")
 		if *update {
 			if err := os.WriteFile(path, got, 0o600); err != nil {
 				t.Fatal(err)
@@ -93,9 +89,9 @@ func TestObjects_AreTheGoldenFiles(t *testing.T) {
 func TestObjects_HaveTheFilesInTheSecretThatTheTemplateNames(t *testing.T) {
 	t.Parallel()
 	for name, in := range inputs() {
-		ns, secret, set := parse(t, in)
+		ns, secret, set := objectsOf(t, in)
 		version := in.Version()
-		if diff := cmp.Diff(nodes.Files(in.Data), secret.Data); diff != "" {
+		if diff := cmp.Diff(ForNodes(in.Data), secret.Data); diff != "" {
 			t.Errorf("%s: files (-want +got):\n%s", name, diff)
 		}
 		if _, given := secret.Data[contract.KeyNoProxyOrigins]; given || secret.Immutable == nil || !*secret.Immutable {
@@ -147,12 +143,12 @@ func TestVersion_IsAValueAndANameOfItsOwn(t *testing.T) {
 		strings.Repeat("a", 40) + "." + strings.Repeat("b", 180) + ".md.proxy-files",
 		strings.Repeat("a", 40) + "." + strings.Repeat("b", 181) + ".md.proxy-files",
 	} {
-		version := nodes.Input{Secret: name}.Version()
+		version := NodeFiles{Secret: name}.Version()
 		if problems := append(validation.IsValidLabelValue(version), validation.IsDNS1123Subdomain(version)...); len(problems) > 0 {
 			t.Errorf("%s: %q: %v", name, version, problems)
 		}
-		label := nodes.Label(name)
-		if label != nodes.LabelOf(version) || len(name) <= 52 && label != name {
+		label := NodeLabel(name)
+		if label != NodeLabelOf(version) || len(name) <= 52 && label != name {
 			t.Errorf("%s is %s, of version %s", name, label, version)
 		}
 		if other, taken := seen[label]; taken {
@@ -161,7 +157,7 @@ func TestVersion_IsAValueAndANameOfItsOwn(t *testing.T) {
 		seen[label] = name
 	}
 	for _, other := range []string{"", "a", "prod-proxy-files", "prod-proxy-files-", "-"} {
-		if got := nodes.LabelOf(other); got != "" {
+		if got := NodeLabelOf(other); got != "" {
 			t.Errorf("%q is a version of %s", other, got)
 		}
 	}
@@ -171,27 +167,27 @@ func TestVersion_DependsOnTheKeyOnEachFileAndOnThePods(t *testing.T) {
 	t.Parallel()
 	in := inputs()["pool"]
 	seen := map[string]string{in.Version(): "the data"}
-	other := func(what string, in nodes.Input) {
+	other := func(what string, in NodeFiles) {
 		version := in.Version()
 		if before, taken := seen[version]; taken {
 			t.Errorf("%s has the version of %s", what, before)
 		}
 		seen[version] = what
 	}
-	changed := func(edit func(*nodes.Input)) nodes.Input {
+	changed := func(edit func(*NodeFiles)) NodeFiles {
 		c := in
 		c.Data = maps.Clone(in.Data)
 		edit(&c)
 		return c
 	}
-	other("another key", changed(func(in *nodes.Input) { in.Key = []byte{1} }))
-	other("another image", changed(func(in *nodes.Input) { in.Image += "0" }))
-	other("another policy", changed(func(in *nodes.Input) { in.PullPolicy = "Never" }))
-	for file := range nodes.Files(in.Data) {
-		other("another "+file, changed(func(in *nodes.Input) { in.Data[file] = append([]byte("x"), in.Data[file]...) }))
-		other("no "+file, changed(func(in *nodes.Input) { delete(in.Data, file) }))
+	other("another key", changed(func(in *NodeFiles) { in.Key = []byte{1} }))
+	other("another image", changed(func(in *NodeFiles) { in.Image += "0" }))
+	other("another policy", changed(func(in *NodeFiles) { in.PullPolicy = "Never" }))
+	for file := range ForNodes(in.Data) {
+		other("another "+file, changed(func(in *NodeFiles) { in.Data[file] = append([]byte("x"), in.Data[file]...) }))
+		other("no "+file, changed(func(in *NodeFiles) { delete(in.Data, file) }))
 	}
-	more := changed(func(in *nodes.Input) { in.Data[contract.KeyNoProxyOrigins] = []byte("x") })
+	more := changed(func(in *NodeFiles) { in.Data[contract.KeyNoProxyOrigins] = []byte("x") })
 	if more.Version() != in.Version() {
 		t.Error("a key that no node reads changes the version")
 	}
