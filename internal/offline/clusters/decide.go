@@ -15,7 +15,8 @@ type Member struct {
 	// Object is its object in the manifests, Path where its bootstrap spec is.
 	Object *manifest.Object
 	Path   []string
-	// Workers use it; none for a control plane.
+	// Workers use it, in the order of their kinds and names: the first with a proxy Secret of its own decides, as in the
+	// controller. None for a control plane.
 	Workers []*manifest.Object
 }
 
@@ -37,6 +38,11 @@ func (m *Manifests) Members(cluster *manifest.Object) (members []Member) {
 		} else {
 			add(o, worker)
 		}
+	}
+	for _, member := range members {
+		slices.SortStableFunc(member.Workers, func(a, b *manifest.Object) int {
+			return cmp.Or(cmp.Compare(a.Kind(), b.Kind()), cmp.Compare(a.Name(), b.Name()))
+		})
 	}
 	return members
 }
