@@ -26,7 +26,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
 )
 
-// ours selects the objects of the product, and roleLabel tells its Deployments apart.
+// ours selects the objects of the product, and roleLabel distinguishes its Deployments.
 var ours = client.MatchingLabels{clusterv1.ProviderNameLabel: "runtime-extension-" + contract.Name} //nolint:gochecknoglobals // a constant
 
 const (

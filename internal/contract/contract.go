@@ -117,8 +117,8 @@ const (
 	// the resourceVersions of the proxy Secrets. It is written together with AnnotationMachinesBehind, so that command
 	// status finds out whether that is current. Nothing else reads it. It is removed with the condition.
 	AnnotationLastPass = Domain + "/last-pass"
-	// AnnotationApplied on a Cluster, with the value AppliedValue, is there while anything of ours may be in the workload
-	// cluster. Written by the product before the first object is applied, and removed by it after the last one is gone.
+	// AnnotationApplied on a Cluster, with the value AppliedValue, is there while objects of the product may be in the
+	// workload cluster. Written by the product before the first object is applied, and removed by it after the last one is gone.
 	// Its value is RestoredValue when all running nodes are restored, after LabelEnabled was removed with RolloutInPlace.
 	AnnotationApplied = Domain + "/applied"
 	// AnnotationUpdatedAt on the KubeadmConfig of a Machine is AnnotationChangedAt of the generated Secret with the values

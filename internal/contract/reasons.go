@@ -9,7 +9,7 @@ const (
 	ReasonInternalError        = "InternalError"        // an API call failed, and is tried again
 	ReasonInvalidSettings      = "InvalidSettings"      // the proxy Secret, an annotation or the network cannot be used
 	ReasonSettingsNotFound     = "SettingsNotFound"     // there is no proxy Secret
-	ReasonNameTaken            = "NameTaken"            // an object with the name of one of ours is not ours
+	ReasonNameTaken            = "NameTaken"            // another has made an object of that name
 	ReasonConflictingFile      = "ConflictingFile"      // the user has a file at a managed path
 	ReasonSharedTemplate       = "SharedTemplate"       // pools that need different settings share one template
 	ReasonContested            = "Contested"            // another manager keeps reverting our writes

@@ -116,7 +116,7 @@ func (c *Counters) Resolved(outcome string) {
 	}
 }
 
-// resources are those that the program writes. Others, of which there are none, count as other.
+// resources are the kinds that the program writes. Any other counts as other.
 func resources() []string {
 	return []string{
 		"clusters", "machinedeployments", "kubeadmcontrolplanes", "kubeadmconfigtemplates", "kubeadmconfigs", "secrets",

@@ -48,7 +48,7 @@ func (m Memory) Encode() ([]byte, error) {
 	}
 	text, err := json.Marshal(e)
 	if err != nil {
-		return nil, fmt.Errorf("encoding what %s %s tells: %w", m.Kind, m.Name, err)
+		return nil, fmt.Errorf("encoding facts of %s %s: %w", m.Kind, m.Name, err)
 	}
 	return text, nil
 }

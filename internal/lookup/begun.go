@@ -37,7 +37,7 @@ var OfControlPlane = sync.OnceValues(func() (labels.Selector, error) { //nolint:
 //
 // That holds for a control plane that is being created, too. Its Machines may be older than it is: a backup that is
 // restored has the KubeadmConfigs first, in the order of the alphabet, and Cluster API adopts the Machines. Nothing in
-// the request or in the Cluster tells that from a new control plane.
+// the request or in the Cluster distinguishes that from a new control plane.
 func (c ControlPlanes) Begun(ctx context.Context, namespace, cluster string) (bool, error) {
 	selected, err := OfControlPlane()
 	if err != nil {

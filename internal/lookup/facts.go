@@ -19,7 +19,7 @@ import (
 // Facts implements resolve.InfrastructureReader. It reads the infrastructure cluster object when the Cluster refers to
 // it first and when the Cluster is provisioned, and never again. There are as many kinds as providers, and no watch on
 // any. A kind that cannot be read, because it is in another API group than those of Cluster API's providers or is not
-// installed, tells what follows from its name.
+// installed, has the facts that follow from its name.
 func (m *Memory) Facts(ctx context.Context, cluster intent.Cluster) (infrastructure.Memory, error) {
 	reference := cluster.Infrastructure
 	fresh := infrastructure.Memory{

@@ -93,7 +93,7 @@ func IsOutput(secret client.Object) bool {
 }
 
 // ClusterOf returns the name of the Cluster that a Secret was generated for, "" if its name and its labels do not
-// agree: then it is not one of ours, but a copy, for example.
+// agree, as in a copy.
 func ClusterOf(secret client.Object) string {
 	cluster, of := secret.GetLabels()[contract.LabelGenerated], intent.GeneratedFor(secret.GetName())
 	if IsOutput(secret) {

@@ -19,7 +19,7 @@ func (o *Options) addFeatureFlags(f *pflag.FlagSet) {
 	o.FeatureGates = map[string]bool{}
 	f.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates",
 		"comma-separated NAME=true or NAME=false: "+featurePriorityQueue+" (BETA, default true) reconciles Clusters that "+
-			"changed before those that are only due by --sync-period")
+			"changed before Clusters that are only due by --sync-period")
 }
 
 // enabled reports whether a feature is.

@@ -24,7 +24,7 @@ import (
 const (
 	// folder holds every file that an apply writes.
 	folder = "/etc/" + contract.Name
-	// journal holds the files of before, under their names, and files that are being written.
+	// journal holds the previous files, under their names, and files that are being written.
 	journal = folder + "/.node-apply"
 	// scrap is a journal that is being made or removed. It has no meaning.
 	scrap = folder + "/.node-apply.scrap"
@@ -38,7 +38,7 @@ const (
 
 const (
 	modeNodeEnv fs.FileMode = 0o600 // of contract.PathNodeEnv
-	// modePrivate is the mode of folders that only root may enter, modeFolder that of those that bootstrap makes.
+	// modePrivate is the mode of folders that only root may enter, modeFolder of the folders that bootstrap makes.
 	modePrivate, modeFolder fs.FileMode = 0o700, 0o755
 )
 
@@ -123,7 +123,7 @@ type Services interface {
 type Host struct {
 	Files    Files
 	Services Services
-	// Say is told each step before it is done.
+	// Say reports each step before it is done.
 	Say func(step string)
 }
 
@@ -451,7 +451,7 @@ func (h Host) forget() error {
 	return h.clear(scrap)
 }
 
-// clear removes a folder of ours and what is in it.
+// clear removes a folder of the product with its content.
 func (h Host) clear(name string) error {
 	names, err := h.Files.List(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -117,13 +117,13 @@ type state struct {
 	foreign, formers map[string]bool
 	// others are the services with a file of somebody else at the path of the drop-in that reads contract.PathProxyEnv.
 	others []string
-	// readBefore are the services that read the variables of before.
+	// readBefore are the services that read the previous variables.
 	readBefore []string
 	// addsOwn reports that there was no contract.PathNodeEnv.
 	addsOwn bool
 }
 
-// services returns those that an apply restarts, in order.
+// services returns the services that an apply restarts, in order.
 func services() []string { return []string{containerd, kubelet} }
 
 // look reads the node and refuses one on which a version would replace a file of somebody else.

@@ -97,7 +97,7 @@ func newClient(roots *x509.CertPool, variables httpproxy.Config, names *net.Reso
 	}
 }
 
-// answerError is why an answer is none, in words of ours.
+// answerError is why an answer is none, in the words of the product.
 type answerError string
 
 func (e answerError) Error() string { return string(e) }

@@ -36,7 +36,7 @@ const (
 // containerdName is the service that answers by gRPC.
 const containerdName = string(contract.TargetContainerd)
 
-// asked returns what asks a service once. healthz is where kubelet tells its health, "" if it does not.
+// asked returns what asks a service once. healthz is where kubelet reports its health, "" if it does not.
 func asked(root, name, healthz string) func(context.Context) error {
 	switch {
 	case name == containerdName:
@@ -47,7 +47,7 @@ func asked(root, name, healthz string) func(context.Context) error {
 	return func(ctx context.Context) error { return kubeletAnswers(ctx, healthz) }
 }
 
-// healthzOf returns where the kubelet with a command line tells its health, "" if it does not: flags come before the
+// healthzOf returns where the kubelet with a command line reports its health, "" if it does not: flags come before the
 // file of its configuration, and that of kubeadm is read if none is named.
 func healthzOf(on Files, args []string) string {
 	const file = "/var/lib/kubelet/config.yaml"

@@ -51,13 +51,13 @@ func (m memory) isTold(cause error) (bool, error) {
 	file := filepath.Join(m.folder, "told")
 	text, err := os.ReadFile(file) //nolint:gosec // a folder that the user names
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("reading what was told: %w", err)
+		return false, fmt.Errorf("reading the last report: %w", err)
 	}
 	if err == nil && string(text) == cause.Error() {
 		return true, nil
 	}
 	if err := os.WriteFile(file, []byte(cause.Error()), 0o600); err != nil {
-		return false, fmt.Errorf("remembering what was told: %w", err)
+		return false, fmt.Errorf("recording the report: %w", err)
 	}
 	return false, nil
 }

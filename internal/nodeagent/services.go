@@ -25,7 +25,7 @@ type Services struct {
 	connection *dbus.Conn
 }
 
-// New returns the services of the node whose root is a folder, with its files. say is told each step before it is done.
+// New returns the services of the node whose root is a folder, with its files. say reports each step before it is done.
 func New(ctx context.Context, root string, on Files, say func(step string)) *Services {
 	return &Services{ctx: ctx, root: root, files: on, say: say}
 }
@@ -86,7 +86,7 @@ func (s *Services) Restart(names []string) error {
 	return nil
 }
 
-// healthz returns where kubelet tells its health, "" if it does not.
+// healthz returns where kubelet reports its health, "" if it does not.
 func (s *Services) healthz(name string) string {
 	args, _, _ := mainProcess(s.ctx, s.connection, s.files, name) // without, it is where kubeadm has it
 	return healthzOf(s.files, args)

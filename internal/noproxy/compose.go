@@ -112,7 +112,7 @@ type Result struct {
 	Value string
 	// Entries are the items of Value in order.
 	Entries []Entry
-	// HasNodeNetwork reports whether nodes may be among what the list covers: the infrastructure tells their network,
+	// HasNodeNetwork reports whether nodes may be among what the list covers: the infrastructure has their network,
 	// or a list that somebody wrote has a network or a star.
 	HasNodeNetwork bool
 	// Warnings are in input order. They do not change Value.
@@ -190,7 +190,7 @@ type composer struct {
 	warnings []finding.Finding
 	rejected finding.Errors
 	ipv6     bool // the Cluster has an IPv6 network
-	// tellsNodes reports that the infrastructure tells a node network, writesNetwork that somebody wrote a network.
+	// tellsNodes reports that the infrastructure has a node network, writesNetwork that a user wrote a network.
 	tellsNodes, writesNetwork bool
 }
 

@@ -42,7 +42,7 @@ func Ignored(place finding.Place, why string) finding.Finding {
 	}
 }
 
-// infrastructure adds what the infrastructure tells.
+// infrastructure adds the facts of the infrastructure cluster object.
 func (c *composer) infrastructure() {
 	in := c.in.Infrastructure
 	for _, f := range in.Metadata {

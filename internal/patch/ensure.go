@@ -237,7 +237,7 @@ func overridingDropIns(spec Spec, recipe Recipe) []finding.Finding {
 }
 
 // isSuspect reports whether a file of variables may have proxy variables: one that the spec writes too, or one that is
-// named after them, and not one of ours.
+// named after them, and not one of the product.
 func isSuspect(spec Spec, p string) bool {
 	if path.Dir(clean(p)) == path.Dir(contract.PathProxyEnv) {
 		return false

@@ -64,7 +64,7 @@ type Write struct {
 type Roll struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// Machines are those that exist, by name.
+	// Machines are the Machines that exist, by name.
 	Machines []string `json:"machines"`
 	Why      string   `json:"why"`
 }
@@ -77,7 +77,7 @@ type Result struct {
 	Hint string
 	// Before is the status of the Cluster before the change.
 	Before status.Row
-	// Writes are in their order, without those that only report.
+	// Writes are in their order, without writes that only report.
 	Writes []Write
 	Rolls  []Roll
 	// Restarts are by control plane and pool, and by what is changed.
@@ -300,7 +300,7 @@ func rolls(ctx context.Context, w *world.Reader, cluster *kinds.Cluster, result 
 	}
 	for _, group := range result.RolledOut {
 		add(group.Kind, group.Name,
-			"spec.rollout.after is set, because Machines are behind and annotation rollout asks for it")
+			"spec.rollout.after is set, because Machines are behind and annotation rollout is Immediate")
 	}
 	for _, group := range result.Drifting {
 		add(group.Kind, group.Name, "the topology controller gives it another bootstrap configuration")

@@ -33,7 +33,7 @@ func parseEndpoints(text string) ([]string, finding.Errors) {
 	for entry := range noproxy.Items(text) {
 		if number++; number > maxEndpoints {
 			reject(finding.Key(contract.KeyReadinessEndpoints), fmt.Sprintf("more than %d URLs", maxEndpoints),
-				"every node asks all of them twice; keep those that tell most")
+				"every node asks all of them twice; keep the most important ones")
 			break
 		}
 		endpoint, message, advice := parseEndpoint(entry)

@@ -46,7 +46,7 @@ func (o Output) IsDelivered() bool {
 	return d != nil && d.isDelivered()
 }
 
-// IsForWorkload reports whether the output is for the workload cluster, whoever writes it.
+// IsForWorkload reports whether the output is for the workload cluster.
 func (o Output) IsForWorkload() bool {
 	d := lookup(o.Name)
 	return o.IsDelivered() || d != nil && d.Goes == goesWorkload

@@ -25,7 +25,7 @@ type values struct {
 	Arguments []string
 	// HTTPProxy, HTTPSProxy and NoProxy are the values of the variables, "" for one that is not set.
 	HTTPProxy, HTTPSProxy, NoProxy string
-	// Variables are those that are set, in both spellings.
+	// Variables are the variables that are set, in both spellings.
 	Variables []envfile.Var
 	// TrustedCA are the certificates in PEM.
 	TrustedCA string

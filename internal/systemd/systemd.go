@@ -16,7 +16,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 )
 
-// dropInName is the file name of every drop-in of ours. systemd applies
+// dropInName is the file name of every drop-in of the product. systemd applies
 // drop-ins in the order of their names whatever their folder, so this one
 // comes after kubeadm's 10-kubeadm.conf.
 const dropInName = "http-proxy.conf"

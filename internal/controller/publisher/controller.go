@@ -158,7 +158,7 @@ func ofOutputName(_ context.Context, secret client.Object) []reconcile.Request {
 	return requests
 }
 
-// ofExistence passes the events by which a name, whoever the object was generated for, is taken or free again.
+// ofExistence passes the events by which a name is taken or free again.
 func ofExistence[T any]() predicate.TypedFuncs[T] {
 	return predicate.TypedFuncs[T]{UpdateFunc: func(event.TypedUpdateEvent[T]) bool { return false }}
 }

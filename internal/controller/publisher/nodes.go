@@ -37,7 +37,7 @@ func (p *pass) nodes(ctx context.Context) ([]publish.Secret, error) {
 	case options.Rollout != contract.RolloutInPlace:
 		return nil, nil
 	case p.NodePods.Image == "":
-		p.out.Add(contract.ReasonInPlaceNotInstalled, "annotation %s asks for %s, and the manager runs without "+
+		p.out.Add(contract.ReasonInPlaceNotInstalled, "annotation %s is %s, and the manager runs without "+
 			"--node-image; add it, or remove the annotation", contract.AnnotationRollout, contract.RolloutInPlace)
 		return p.keptNodes(), nil
 	}
@@ -129,7 +129,7 @@ func (p *pass) apply(ctx context.Context, wanted []publish.Secret) (left bool, e
 	return len(wanted) > 0, p.markApplied(ctx, len(wanted) > 0)
 }
 
-// markApplied writes or removes the annotation that says whether anything of ours may be in the workload cluster.
+// markApplied writes or removes the annotation that says whether objects of the product may be in the workload cluster.
 func (p *pass) markApplied(ctx context.Context, there bool) error {
 	return p.change(ctx, "annotation "+contract.AnnotationApplied, func(cluster *kinds.Cluster) {
 		if delete(cluster.Annotations, contract.AnnotationApplied); !there {

@@ -303,7 +303,7 @@ func TestReconcile_PublishesWhatAClusterAsksFor(t *testing.T) {
 			w.secret(env, func(s *corev1.Secret) { s.Data = nil })
 			w.refusals["update "+env] = apierrors.NewConflict(schema.GroupResource{}, env, nil)
 		}, writes: []string{"update " + env}, condition: published, data: "-"},
-		"in place without an image": {change: func(w *world) { w.edit(annotated(contract.AnnotationRollout, contract.RolloutInPlace)) }, condition: "False InPlaceNotInstalled annotation capi-proxy-patcher.io/rollout asks for InPlace", data: "p:1"},
+		"in place without an image": {change: func(w *world) { w.edit(annotated(contract.AnnotationRollout, contract.RolloutInPlace)) }, condition: "False InPlaceNotInstalled annotation capi-proxy-patcher.io/rollout is InPlace", data: "p:1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

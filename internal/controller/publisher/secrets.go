@@ -61,10 +61,10 @@ func (p *pass) owns(object client.Object, output string) bool {
 		object.GetLabels()[contract.LabelOutput] == output
 }
 
-// takenDelay is when to check again for an object of another with the name of one of ours, which is not watched.
+// takenDelay is when to check again for an object that another made under a name of an output, which is not watched.
 const takenDelay = time.Minute
 
-// taken reports that an object of another has the name of one of ours.
+// taken reports that another made an object of that name.
 func (p *pass) taken(kind, name string) {
 	p.out.Add(contract.ReasonNameTaken, "%s %s/%s exists and was not written by %s for this Cluster; delete or rename it",
 		kind, p.cluster.Namespace, name, contract.Name)

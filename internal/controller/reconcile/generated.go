@@ -51,12 +51,12 @@ type Secrets struct {
 	configs *Configs
 	// needed are the names that a bootstrap object refers to.
 	needed map[string]bool
-	// ensured are those that this pass has written or checked.
+	// ensured are the Secrets that this pass has written or checked.
 	ensured map[string]bool
 	// known are the Secrets that this pass has written, which the cache may not show yet, or else read, by name; nil is
 	// one that does not exist.
 	known map[string]*corev1.Secret
-	// all are those that are labelled for the Cluster, as they were at the first use.
+	// all are the Secrets that are labelled for the Cluster, as they were at the first use.
 	all *corev1.SecretList
 	// taken is why nothing may refer to a name, for the names that this pass has checked; "" means that the name is
 	// free.

@@ -243,7 +243,7 @@ func (r *Rollouts) rollOut(ctx context.Context, p Pass, group behind) (bool, err
 	if err != nil {
 		return false, fmt.Errorf("encoding rollout of %s %s: %w", group.Kind, klog.KObj(object), err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Rolling out, because Machines are behind and the Cluster asks for it", group.Kind,
+	ctrl.LoggerFrom(ctx).Info("Rolling out, because Machines are behind and annotation rollout is Immediate", group.Kind,
 		klog.KObj(object), "machines", len(group.Machines))
 	err = r.Client.Patch(ctx, target, client.RawPatch(kind, data), client.FieldOwner(contract.Name))
 	if client.IgnoreNotFound(err) != nil {

@@ -226,7 +226,7 @@ type application struct {
 	// existing is the metadata of our objects in the workload cluster, by kind.
 	existing map[schema.GroupVersionKind][]metav1.PartialObjectMetadata
 	// changed reports that an object was written, incomplete that the next pass has something to do, and left that
-	// something of ours is there.
+	// an object of the product is there.
 	changed, incomplete, left bool
 }
 

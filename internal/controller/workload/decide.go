@@ -19,7 +19,7 @@ type View struct {
 	Members []Member
 	// Nodes are all nodes of the workload cluster, by name.
 	Nodes map[string]Node
-	// Pods are those that bring files to nodes.
+	// Pods are the Pods that bring files to nodes.
 	Pods []Pod
 	// MaxUnavailable is how many nodes of a pool change at a time.
 	MaxUnavailable string

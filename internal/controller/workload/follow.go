@@ -103,7 +103,7 @@ const (
 	// nodeMemory is for how long the Node of a Machine is remembered.
 	nodeMemory = 24 * time.Hour
 	// remoteTime is how long one pass waits for a workload cluster, and awayTime for how long it is left alone after one
-	// that has waited in vain. Whoever has the workload cluster decides how it answers.
+	// that has waited in vain. The owner of the workload cluster decides how it answers.
 	remoteTime = 3 * time.Second
 	awayTime   = 30 * time.Second
 	// maxLabels is how many Nodes one pass labels, and labelDelay when it goes on.
@@ -223,7 +223,7 @@ func (f *Follower) turn(ctx context.Context, key client.ObjectKey, remote client
 	decision, err = labeller.label(ctx)
 	stored, _ := f.waits.Get(key)
 	delay, _ := stored.(time.Duration)
-	if f.waits.Delete(key); labeller.waits { // nothing tells when it is delivered
+	if f.waits.Delete(key); labeller.waits { // no event says when it is delivered
 		delay = min(max(2*delay, minWait), retryDelay)
 		f.waits.Set(key, delay, nodeMemory)
 		decision.lookAgain(delay)
