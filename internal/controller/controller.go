@@ -30,7 +30,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
@@ -78,8 +77,8 @@ type Config struct {
 	Scope intent.Scope
 	// Lease is the Lease that this process renews while it reconciles, as namespace/name, or "".
 	Lease string
-	// Counters count decisions and lookups; nil counts none.
-	Counters *counters.Counters
+	// Rendered counts decisions by outcome, and Resolved lookups of proxy Secrets by reason; nil counts none.
+	Rendered, Resolved func(outcome string)
 	// Concurrency is the maximum number of Clusters reconciled concurrently. Zero means 10: more gains nothing on a
 	// small API server.
 	Concurrency int

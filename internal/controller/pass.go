@@ -105,6 +105,12 @@ func (p *pass) want() plan.Want {
 	}
 }
 
+func count(counter func(outcome string), outcome string) {
+	if counter != nil {
+		counter(outcome)
+	}
+}
+
 // resolve finds the settings of the Cluster or, if override is not "", of the pool that names it. It returns nil if the
 // outcome has a finding about them.
 func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Resolution, report.Outcome, error) {
@@ -112,15 +118,15 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 	resolver := resolve.Resolver{Secrets: recorded{p.Memory, p.read}, Now: p.Now, Object: pool}
 	resolution, err := p.Memory.Resolve(ctx, resolver, p.view, p.options, override)
 	if found := finding.Of(err); len(found) > 0 {
-		p.Counters.Resolved(found[0].Reason)
+		count(p.Resolved, found[0].Reason)
 		out.Find(found...)
 		return nil, out, nil
 	}
 	if err != nil {
-		p.Counters.Resolved(contract.ReasonInternalError)
+		count(p.Resolved, contract.ReasonInternalError)
 		return nil, out, err
 	}
-	p.Counters.Resolved(contract.ReasonConfigured)
+	count(p.Resolved, contract.ReasonConfigured)
 	if !resolution.Complete {
 		out.Add(contract.ReasonWaitingForEndpoint,
 			"spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; bootstrap data waits for it, because NO_PROXY must "+
@@ -317,7 +323,7 @@ func (p *pass) carryOut(ctx context.Context, o reconcile.Object, decision plan.D
 			return reconciled, out, errTaken
 		}
 	}
-	p.Counters.Rendered("controller", decision.Outcome())
+	count(p.Rendered, decision.Outcome())
 	out.Count(decision.Outcome())
 	for _, f := range decision.Report() {
 		if p.waitsWithFiles(o, f) {

@@ -11,15 +11,16 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 )
 
 // Handlers are the handlers of all hooks. They can be called concurrently and keep no state between requests.
 type Handlers struct {
-	// Counters count decisions and answers; nil counts none.
-	Counters *counters.Counters
+	// Rendered counts decisions by outcome, and Answered answers, like server.Options.Answered; nil counts none.
+	Rendered func(outcome string)
+	Answered func(name, path, outcome string, took time.Duration)
 }
 
 // asked has the settings in a request.

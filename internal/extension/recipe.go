@@ -35,7 +35,9 @@ func (g *generator) decide(spec patch.Spec, it *Item, pool intent.Pool) (plan.De
 		Cluster: g.cluster.Name, Enabled: true, Options: g.settings.Options, Version: version,
 	}, facts{recipe: g.recipes[key]})
 	g.recipes[key] = decision.Recipe
-	g.handlers.Counters.Rendered("hook", decision.Outcome())
+	if count := g.handlers.Rendered; count != nil {
+		count(decision.Outcome())
+	}
 	if _, conflict := errors.AsType[*patch.ConflictError](decision.Refused); err == nil && !conflict {
 		err = decision.Refused
 	}

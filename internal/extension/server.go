@@ -17,7 +17,6 @@ import (
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
 )
 
@@ -68,7 +67,7 @@ func (h *Handlers) NewServer(listener net.Listener, config *tls.Config) (*runtim
 	}
 	serving := server.New(server.Options{
 		Listener: listener, TLS: config, Connections: maxConnections, MaxBody: maxBody, KeepAlive: true,
-		Time: timeoutSeconds * time.Second, Counters: h.Counters, Name: "hooks",
+		Time: timeoutSeconds * time.Second, Answered: h.Answered, Name: "hooks",
 	})
 	bounded := bounded{Server: serving, direct: map[string]directHandler{}}
 	for _, handler := range handlers {
@@ -119,7 +118,7 @@ func (b bounded) Register(path string, handler http.Handler) {
 func (d directHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x, _ := w.(*server.Exchange)
 	if err := d(ctrl.LoggerInto(r.Context(), ctrl.Log), x.Body, &x.Answer); err != nil {
-		x.Outcome = counters.Failed
+		x.Outcome = server.Failed
 		encodeFailure(err, &x.Answer)
 	}
 	w.Header().Set("Content-Type", "application/json")

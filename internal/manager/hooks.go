@@ -89,7 +89,9 @@ func (o *Hooks) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hooks, err := (&extension.Handlers{Counters: mgr.counters}).NewServer(listener, security)
+	hooks, err := (&extension.Handlers{
+		Rendered: mgr.counters.rendered("hook"), Answered: mgr.counters.answered,
+	}).NewServer(listener, security)
 	if err != nil {
 		return err
 	}

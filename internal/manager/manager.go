@@ -179,7 +179,8 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 		Scope:       o.scope(),
 		Lease:       o.Election.lease(),
 		Concurrency: o.Concurrency,
-		Counters:    mgr.counters,
+		Rendered:    mgr.counters.rendered("controller"),
+		Resolved:    mgr.counters.resolved,
 	})
 	if err != nil {
 		return fmt.Errorf("setting up controller: %w", err)
@@ -214,7 +215,7 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 		Memory:   memory,
 		Scope:    o.scope(),
 		Now:      time.Now, //nolint:forbidigo // the clock enters here
-		Counters: mgr.counters,
+		Rendered: mgr.counters.rendered("webhook"),
 	}
 	if err := hooks.Register(serving); err != nil {
 		return fmt.Errorf("setting up webhooks: %w", err)
@@ -271,6 +272,6 @@ func webhookServer(ctx context.Context, mgr *servingManager, o Options) (*server
 	}
 	return server.New(server.Options{
 		Listener: listener, TLS: security, Connections: 32, MaxBody: webhook.MaxRequest, Time: 5 * time.Second,
-		Counters: mgr.counters, Name: "webhooks",
+		Answered: mgr.counters.answered, Name: "webhooks",
 	}), nil
 }

@@ -22,8 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
 )
 
 // Serving are the options that the commands manager and hooks share.
@@ -62,7 +60,7 @@ const shutdownTime = 15 * time.Second
 type servingManager struct {
 	manager.Manager
 
-	counters *counters.Counters
+	counters *counters
 	tls      []func(*tls.Config)
 	// informers are those of fill.
 	informers []cache.Informer
@@ -74,9 +72,9 @@ func (o *Serving) newManager(config *rest.Config, options manager.Options) (*ser
 	if err != nil {
 		return nil, fmt.Errorf("reading options of TLS and diagnostics: %w", err)
 	}
-	m := &servingManager{counters: counters.New(), tls: security}
+	m := &servingManager{counters: newCounters(), tls: security}
 	config = rest.CopyConfig(config)
-	config.Wrap(m.counters.Wrap)
+	config.Wrap(m.counters.wrap)
 	if diagnostics.SecureServing {
 		diagnostics.ExtraHandlers["/debug/flags/v"] = routes.StringFlagPutHandler(o.Level)
 		diagnostics.TLSOpts = append(diagnostics.TLSOpts, func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} })
@@ -107,7 +105,7 @@ func (m *servingManager) listen(ctx context.Context, name, address, folder, cert
 	if err := m.Add(watcher); err != nil {
 		return nil, nil, fmt.Errorf("adding the certificate of the %s: %w", name, err)
 	}
-	m.counters.Server(name, watcher.GetCertificate)
+	m.counters.addServer(name, watcher.GetCertificate)
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	for _, change := range m.tls {
 		change(config)

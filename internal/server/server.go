@@ -21,8 +21,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
 )
 
 // Options configure a Server.
@@ -36,8 +34,8 @@ type Options struct {
 	KeepAlive bool
 	// Time is how long an answer may take, with the wait for those before it.
 	Time time.Duration
-	// Counters count answers under Name; nil counts none.
-	Counters *counters.Counters
+	// Answered counts answers of the server Name by path and outcome; nil counts none.
+	Answered func(name, path, outcome string, took time.Duration)
 	Name     string
 }
 
@@ -89,13 +87,32 @@ func (s *Server) Start(ctx context.Context) error {
 	}).Start(ctx)
 }
 
+// Outcomes of answers and writes.
+const (
+	Done    = "done"
+	Refused = "refused"
+	Failed  = "failed"
+)
+
+// OutcomeOf is the outcome that a status of HTTP stands for: refused is the fault of the client.
+func OutcomeOf(status int) string {
+	switch {
+	case status >= http.StatusInternalServerError:
+		return Failed
+	case status >= http.StatusBadRequest:
+		return Refused
+	default:
+		return Done
+	}
+}
+
 // Exchange is a request and the answer to it, which is sent when the handler has returned.
 type Exchange struct {
 	http.ResponseWriter // for the header
 	// Body is that of the request. It must not be used after the handler has returned.
 	Body   []byte
 	Answer bytes.Buffer
-	// Outcome is that of counters; empty is that of the status.
+	// Outcome is counted; empty is OutcomeOf the status.
 	Outcome string
 	status  int
 }
@@ -118,7 +135,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	x := &Exchange{ResponseWriter: w, status: http.StatusOK}
 	path := s.answer(x, r)
 	took := time.Since(began)
-	s.options.Counters.Answered(s.options.Name, path, cmp.Or(x.Outcome, counters.OutcomeOf(x.status)), took)
+	if s.options.Answered != nil {
+		s.options.Answered(s.options.Name, path, cmp.Or(x.Outcome, OutcomeOf(x.status)), took)
+	}
 	_ = http.NewResponseController(w).SetWriteDeadline(began.Add(took + clientTime))
 	w.WriteHeader(x.status)
 	_, _ = w.Write(x.Answer.Bytes())

@@ -99,8 +99,8 @@ func (a *admission) decide(ctx context.Context) (plan.Decision, error) {
 		},
 	}
 	decision, err := plan.Decide(object, want, facts{a, ctx})
-	if err == nil {
-		a.Counters.Rendered("webhook", decision.Outcome())
+	if err == nil && a.Rendered != nil {
+		a.Rendered(decision.Outcome())
 	}
 	return decision, err
 }

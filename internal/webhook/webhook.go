@@ -15,7 +15,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -44,8 +43,8 @@ type Webhook struct {
 	Scope intent.Scope
 	// Now is the clock.
 	Now func() time.Time
-	// Counters count decisions; nil counts none.
-	Counters *counters.Counters
+	// Rendered counts decisions by outcome; nil counts none.
+	Rendered func(outcome string)
 }
 
 // Server registers handlers by path.

@@ -1,7 +1,4 @@
-// Package counters counts what this process does: answers of its servers, decisions about bootstrap objects, lookups of
-// proxy Secrets and writes. No label names an object of a user, so their number is bounded. Methods of a nil *Counters
-// count nothing.
-package counters
+package manager
 
 import (
 	"crypto/tls"
@@ -11,26 +8,29 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
 )
 
 const prefix = "capi_proxy_patcher_"
 
-// Counters implements prometheus.Collector.
-type Counters struct {
+// counters count what this process does: answers of its servers, decisions about bootstrap objects, lookups of proxy
+// Secrets and writes. No label names an object of a user, so their number is bounded.
+type counters struct {
 	answers     *prometheus.HistogramVec
 	renders     *prometheus.CounterVec
 	resolutions *prometheus.CounterVec
 	writes      *prometheus.CounterVec
 	expiry      *prometheus.Desc
-	servers     map[string]Certificate
+	servers     map[string]certificate
 }
 
-// New returns Counters at zero.
-func New() *Counters {
+// newCounters returns counters at zero.
+func newCounters() *counters {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels)
 	}
-	return &Counters{
+	return &counters{
 		answers: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: prefix + "answer_duration_seconds",
 			Help: "Time from a request of a webhook or hook to its answer, by path and outcome.",
@@ -45,12 +45,12 @@ func New() *Counters {
 			"outcome"),
 		expiry: prometheus.NewDesc(prefix+"certificate_expiry_timestamp_seconds",
 			"When the certificate that a server uses expires, in seconds since 1970.", []string{"server"}, nil),
-		servers: map[string]Certificate{},
+		servers: map[string]certificate{},
 	}
 }
 
 // Describe implements prometheus.Collector.
-func (c *Counters) Describe(all chan<- *prometheus.Desc) {
+func (c *counters) Describe(all chan<- *prometheus.Desc) {
 	for _, one := range []prometheus.Collector{c.answers, c.renders, c.resolutions, c.writes} {
 		one.Describe(all)
 	}
@@ -58,7 +58,7 @@ func (c *Counters) Describe(all chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (c *Counters) Collect(metrics chan<- prometheus.Metric) {
+func (c *counters) Collect(metrics chan<- prometheus.Metric) {
 	for _, one := range []prometheus.Collector{c.answers, c.renders, c.resolutions, c.writes} {
 		one.Collect(metrics)
 	}
@@ -70,51 +70,24 @@ func (c *Counters) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// Server adds a server, before metrics are collected. certificate returns the one that it uses.
-func (c *Counters) Server(name string, certificate Certificate) { c.servers[name] = certificate }
+// addServer adds a server, before metrics are collected. get returns the certificate that it uses.
+func (c *counters) addServer(name string, get certificate) { c.servers[name] = get }
 
-// Certificate is tls.Config.GetCertificate. It is called with nil.
-type Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+// certificate is tls.Config.GetCertificate. It is called with nil.
+type certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
-// Outcomes of answers and writes.
-const (
-	Done    = "done"
-	Refused = "refused"
-	Failed  = "failed"
-)
-
-// OutcomeOf is the outcome that a status of HTTP stands for: refused is the fault of the client.
-func OutcomeOf(status int) string {
-	switch {
-	case status >= http.StatusInternalServerError:
-		return Failed
-	case status >= http.StatusBadRequest:
-		return Refused
-	default:
-		return Done
-	}
+// answered counts an answer of a server. path is one that has a handler, or "".
+func (c *counters) answered(server, path, outcome string, took time.Duration) {
+	c.answers.WithLabelValues(server, path, outcome).Observe(took.Seconds())
 }
 
-// Answered counts an answer of a server. path is one that has a handler, or "".
-func (c *Counters) Answered(server, path, outcome string, took time.Duration) {
-	if c != nil {
-		c.answers.WithLabelValues(server, path, outcome).Observe(took.Seconds())
-	}
+// rendered counts decisions about bootstrap objects. by is controller, webhook or hook.
+func (c *counters) rendered(by string) func(outcome string) {
+	return func(outcome string) { c.renders.WithLabelValues(by, outcome).Inc() }
 }
 
-// Rendered counts a decision about a bootstrap object. by is controller, webhook or hook.
-func (c *Counters) Rendered(by, outcome string) {
-	if c != nil {
-		c.renders.WithLabelValues(by, outcome).Inc()
-	}
-}
-
-// Resolved counts a lookup of a proxy Secret. outcome is a reason of the condition.
-func (c *Counters) Resolved(outcome string) {
-	if c != nil {
-		c.resolutions.WithLabelValues(outcome).Inc()
-	}
-}
+// resolved counts a lookup of a proxy Secret. outcome is a reason of the condition.
+func (c *counters) resolved(outcome string) { c.resolutions.WithLabelValues(outcome).Inc() }
 
 // resources are the kinds that the program writes. Any other counts as other.
 func resources() []string {
@@ -124,14 +97,14 @@ func resources() []string {
 	}
 }
 
-// Wrap counts the writes that go through next.
-func (c *Counters) Wrap(next http.RoundTripper) http.RoundTripper {
+// wrap counts the writes that go through next.
+func (c *counters) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			outcome := Failed
+			outcome := server.Failed
 			if err == nil {
-				outcome = OutcomeOf(response.StatusCode)
+				outcome = server.OutcomeOf(response.StatusCode)
 			}
 			c.writes.WithLabelValues(resourceOf(r.URL.Path), verbOf(r.Method), outcome).Inc()
 		}

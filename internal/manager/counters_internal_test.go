@@ -1,4 +1,4 @@
-package counters_test
+package manager
 
 import (
 	"crypto/tls"
@@ -18,22 +18,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
 )
 
 func TestCounters_CountByOutcome(t *testing.T) {
 	t.Parallel()
-	c := counters.New()
-	c.Server("webhooks", func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c := newCounters()
+	c.addServer("webhooks", func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return &tls.Certificate{Leaf: &x509.Certificate{NotAfter: time.Unix(3000, 0)}}, nil
 	})
-	c.Server("hooks", func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errors.New("none") })
-	c.Rendered("webhook", "changed")
-	c.Rendered("webhook", "changed")
-	c.Resolved("Configured")
-	c.Answered("webhooks", "/mutate", counters.OutcomeOf(200), time.Second)
-	c.Answered("webhooks", "", counters.OutcomeOf(404), time.Second)
-	c.Answered("hooks", "/x", counters.OutcomeOf(503), time.Minute)
+	c.addServer("hooks", func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errors.New("none") })
+	c.rendered("webhook")("changed")
+	c.rendered("webhook")("changed")
+	c.resolved("Configured")
+	c.answered("webhooks", "/mutate", server.OutcomeOf(200), time.Second)
+	c.answered("webhooks", "", server.OutcomeOf(404), time.Second)
+	c.answered("hooks", "/x", server.OutcomeOf(503), time.Minute)
 	const want = `# HELP capi_proxy_patcher_certificate_expiry_timestamp_seconds When the certificate that a server uses expires, in seconds since 1970.
 # TYPE capi_proxy_patcher_certificate_expiry_timestamp_seconds gauge
 capi_proxy_patcher_certificate_expiry_timestamp_seconds{server="webhooks"} 3000
@@ -54,10 +54,6 @@ capi_proxy_patcher_secret_resolutions_total{outcome="Configured"} 1
 	if problems, err := testutil.CollectAndLint(c); err != nil || len(problems) > 0 {
 		t.Error(problems, err)
 	}
-	var none *counters.Counters
-	none.Rendered("controller", "changed")
-	none.Resolved("Configured")
-	none.Answered("hooks", "", counters.Done, 0)
 }
 
 type broken struct{}
@@ -72,14 +68,14 @@ func TestCounters_CountWritesByResource(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	c := counters.New()
+	c := newCounters()
 	send := func(transport http.RoundTripper, method, path string) {
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if response, err := c.Wrap(transport).RoundTrip(request); err == nil {
+		if response, err := c.wrap(transport).RoundTrip(request); err == nil {
 			_ = response.Body.Close()
 		}
 	}
@@ -119,7 +115,7 @@ func TestReference_ListsTheMetricsThatExist(t *testing.T) {
 		listed = append(listed, line[1])
 	}
 	descriptions := make(chan *prometheus.Desc, 100)
-	counters.New().Describe(descriptions)
+	newCounters().Describe(descriptions)
 	report.Metrics{PerCluster: true}.Describe(descriptions)
 	close(descriptions)
 	for d := range descriptions {
