@@ -8,7 +8,7 @@ MAKEFLAGS += --no-builtin-rules
 
 MODULE := github.com/capi-proxy-patcher/capi-proxy-patcher
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-LDFLAGS := -s -w -X $(MODULE)/internal/version.release=$(VERSION)
+LDFLAGS := -s -w -X $(MODULE)/internal/contract.release=$(VERSION)
 
 TOOL := go tool -modfile='$(CURDIR)/go.tools.mod'
 GENERATE := $(TOOL) controller-gen rbac:roleName=manager-role webhook paths=./internal/controller/... paths=./internal/webhook/...
@@ -44,7 +44,7 @@ all: generate test build ## Generate, lint, test and build.
 
 .PHONY: build
 build: ## Build bin/capi-proxy-patcher, a static binary.
-	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS) -X $(MODULE)/internal/version.commit=$(REVISION)" -o bin/capi-proxy-patcher ./cmd/capi-proxy-patcher
+	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS) -X $(MODULE)/internal/contract.commit=$(REVISION)" -o bin/capi-proxy-patcher ./cmd/capi-proxy-patcher
 
 # What image and release say of themselves; nothing else of this machine or day is in them. PUSH=1 needs an IMAGE with a
 # registry and a tag.
@@ -56,7 +56,7 @@ BUILD_IMAGE = VERSION='$(VERSION)' REVISION="$(REVISION)" CREATED="$(COMMITTED)"
 # The command line for users, on these platforms, and where krew will find it.
 PROGRAMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 DOWNLOADS ?= https://$(MODULE)/releases/download/$(VERSION)
-BUILD_PROGRAM = env -u GOEXPERIMENT CGO_ENABLED=0 GOFLAGS= GOAMD64=v1 GOARM64=v8.0 GOFIPS140=off GOWORK=off go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS) -X $(MODULE)/internal/version.commit=$(REVISION)"
+BUILD_PROGRAM = env -u GOEXPERIMENT CGO_ENABLED=0 GOFLAGS= GOAMD64=v1 GOARM64=v8.0 GOFIPS140=off GOWORK=off go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS) -X $(MODULE)/internal/contract.commit=$(REVISION)"
 
 # Where a release is written, and the repository that its manifests name.
 RELEASE_OUT ?= $(CURDIR)/out/release

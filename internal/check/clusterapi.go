@@ -14,9 +14,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
 )
 
 // maxList bounds what a check reads at once.
@@ -59,10 +59,10 @@ func (c *checker) version(ctx context.Context) Result {
 	switch {
 	case err != nil:
 		return unread(err)
-	case version.ClusterAPIMinor(found) == "":
+	case contract.ClusterAPIMinor(found) == "":
 		return skipped("neither the inventory of clusterctl nor the image of Cluster API's core manager has a version")
 	}
-	if err := version.SupportsClusterAPI(found); err != nil {
+	if err := contract.SupportsClusterAPI(found); err != nil {
 		return failed("%v", err)
 	}
 	return ok("Cluster API %s", found)

@@ -23,7 +23,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/config"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
 )
 
 // ours selects the objects of the product, and roleLabel distinguishes its Deployments.
@@ -113,7 +112,7 @@ func (c *checker) sameVersion(ctx context.Context) Result {
 	}
 	digests := map[string]bool{}
 	for _, d := range deployments {
-		if got := tag(&d); strings.HasPrefix(c.Version, "v") && version.ClusterAPIMinor(got) != "" && got != c.Version {
+		if got := tag(&d); strings.HasPrefix(c.Version, "v") && contract.ClusterAPIMinor(got) != "" && got != c.Version {
 			return failed("this program is %s, and Deployment %s runs %s", c.Version, d.Name, got)
 		}
 		pods, err := c.pods(ctx, d.Labels[roleLabel])

@@ -26,7 +26,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
 )
 
 const (
@@ -207,7 +206,7 @@ func (o checkOptions) options(config *rest.Config, streams Streams) (check.Optio
 		cluster = types.NamespacedName{Namespace: o.namespace, Name: o.cluster}
 	}
 	return check.Options{
-		Client: api, Namespace: o.manager, Version: version.Get().Version, Now: clock.now, Cluster: cluster,
+		Client: api, Namespace: o.manager, Version: contract.CurrentBuild().Version, Now: clock.now, Cluster: cluster,
 		Rows: func(ctx context.Context, one types.NamespacedName) ([]status.Row, error) {
 			s := statusReader{
 				statusOptions: statusOptions{namespace: one.Namespace, cluster: one.Name},

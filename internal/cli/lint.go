@@ -13,7 +13,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
 )
 
 type lintOptions struct {
@@ -83,7 +82,7 @@ func runLint(ctx context.Context, o lintOptions, now time.Time, streams Streams)
 		text, err = json.MarshalIndent(report, "", "  ")
 		text = append(text, '\n')
 	case "sarif":
-		text, err = report.SARIF(version.Get().String())
+		text, err = report.SARIF(contract.CurrentBuild().String())
 	default:
 		text = []byte(report.Text())
 	}

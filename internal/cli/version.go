@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
 )
 
 func newVersion(streams Streams) *cobra.Command {
@@ -17,13 +17,13 @@ func newVersion(streams Streams) *cobra.Command {
 		Short: "Print the version of the program",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			info := version.Get()
+			info := contract.CurrentBuild()
 			switch output {
 			case "text":
 				return writeVersion(streams)
 			case "json":
 				text, err := json.MarshalIndent(struct {
-					version.Info
+					contract.Build
 
 					OutputVersion int `json:"outputVersion"`
 				}{info, patch.OutputVersion}, "", "  ")
@@ -44,6 +44,6 @@ func newVersion(streams Streams) *cobra.Command {
 
 // writeVersion writes the version of the program as text.
 func writeVersion(streams Streams) error {
-	_, err := fmt.Fprintln(streams.Out, "capi-proxy-patcher "+version.Get().String())
+	_, err := fmt.Fprintln(streams.Out, "capi-proxy-patcher "+contract.CurrentBuild().String())
 	return err
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/server/routes"
 	"k8s.io/klog/v2/textlogger"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
 // maxVerbosity is the highest log level. From level 8 on client-go, which logs through the same logger, writes the
@@ -131,6 +131,6 @@ func asKubernetes(groups []string, a slog.Attr) slog.Attr {
 func logStart(ctx context.Context, name string, flags *pflag.FlagSet) {
 	given := []string{}
 	flags.Visit(func(f *pflag.Flag) { given = append(given, "--"+f.Name+"="+f.Value.String()) })
-	info := version.Get()
+	info := contract.CurrentBuild()
 	logr.FromContextOrDiscard(ctx).Info("Starting "+name, "version", info.Version, "commit", info.Commit, "flags", given)
 }

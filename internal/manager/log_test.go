@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
 )
 
 func TestVerbosity_StopsAtTheHighestLevel(t *testing.T) {
@@ -108,7 +108,7 @@ func TestLogStart_NamesVersionCommitAndFlags(t *testing.T) {
 		logStart(logr.NewContext(t.Context(), log), "manager", flags)
 		text := out.String()
 		for _, want := range []string{
-			"Starting manager", version.Get().Version, "commit", "--namespace=team-a", "--feature-gates=PriorityQueue=false",
+			"Starting manager", contract.CurrentBuild().Version, "commit", "--namespace=team-a", "--feature-gates=PriorityQueue=false",
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("the first line lacks %q: %s", want, text)

@@ -33,7 +33,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
 
@@ -109,7 +108,7 @@ func checkClusterAPI(ctx context.Context, api client.Reader) error {
 		ctrl.LoggerFrom(ctx).V(1).Info("Skipping the check of Cluster API's version", "reason", err.Error())
 		return nil
 	}
-	return version.SupportsClusterAPI(found) //nolint:wrapcheck // a sentence of its own
+	return contract.SupportsClusterAPI(found) //nolint:wrapcheck // a sentence of its own
 }
 
 // orDefault returns nil for 0, which stands for controller-runtime's default.

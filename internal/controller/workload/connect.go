@@ -26,7 +26,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
 )
 
 // callTime is how long one request to a workload cluster may take, watches excepted.
@@ -53,7 +52,7 @@ func SetupWithManager(
 			ByObject:         byObject(),
 		},
 		Client: clustercache.ClientOptions{
-			Timeout: callTime, UserAgent: contract.Name + "/" + version.Get().Version,
+			Timeout: callTime, UserAgent: contract.Name + "/" + contract.CurrentBuild().Version,
 		},
 	}, controller.Options{MaxConcurrentReconciles: concurrency})
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
 )
 
 const (
@@ -66,7 +65,7 @@ func Connect(live client.Reader) (func(context.Context, client.ObjectKey) (clien
 
 // bounded bounds what the server of a config can make the manager read, and returns config.
 func bounded(config *rest.Config) *rest.Config {
-	config.UserAgent = contract.Name + "/" + version.Get().Version
+	config.UserAgent = contract.Name + "/" + contract.CurrentBuild().Version
 	config.Timeout, config.DisableCompression = callTime, true
 	config.QPS = -1                          // one pass is bounded already
 	config.Proxy = http.ProxyFromEnvironment // and client-go keeps no transport for ever

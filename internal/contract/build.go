@@ -1,5 +1,4 @@
-// Package version is the version of the program.
-package version
+package contract
 
 import (
 	"runtime"
@@ -8,14 +7,14 @@ import (
 )
 
 // release and commit are set by the linker: -X
-// github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version.release=v1.2.3. A commit that ends in -dirty is one
+// github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract.release=v1.2.3. A commit that ends in -dirty is one
 // with changes. Without it the commit is the one that Go has recorded.
 //
 //nolint:gochecknoglobals // the linker can set nothing else
 var release, commit string
 
-// Info says which program this is.
-type Info struct {
+// Build identifies this program.
+type Build struct {
 	// Version is the release, else the version that the Go module system recorded.
 	Version string `json:"version"`
 	// Commit is the commit of the source, and Modified that the source differs from it; empty if that is not recorded.
@@ -26,9 +25,9 @@ type Info struct {
 	Platform string `json:"platform"`
 }
 
-// Get returns what the program knows of itself.
-func Get() Info {
-	info := Info{Version: release, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+// CurrentBuild returns the Build that runs.
+func CurrentBuild() Build {
+	info := Build{Version: release, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if build, ok := debug.ReadBuildInfo(); ok {
 		if info.Version == "" {
 			info.Version = build.Main.Version
@@ -52,4 +51,4 @@ func Get() Info {
 }
 
 // String returns the version, the version of Go and the platform.
-func (i Info) String() string { return i.Version + " " + i.Go + " " + i.Platform }
+func (b Build) String() string { return b.Version + " " + b.Go + " " + b.Platform }

@@ -1,4 +1,4 @@
-package version
+package contract
 
 import (
 	"fmt"
@@ -27,5 +27,5 @@ func SupportsClusterAPI(text string) error {
 		return nil
 	}
 	return fmt.Errorf("Cluster API %s is not supported by capi-proxy-patcher %s, which supports %s: upgrade the older of the two", //nolint:staticcheck // a name
-		minor, Get().Version, strings.Join(ClusterAPIMinors(), " and "))
+		minor, CurrentBuild().Version, strings.Join(ClusterAPIMinors(), " and "))
 }
