@@ -22,7 +22,7 @@ import (
 const (
 	maxImports   = 12
 	longestChain = 15
-	mostPackages = 40
+	mostPackages = 39
 )
 
 var importsOfOurs = map[string]int{"controller": 13, "controller/publisher": 13}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
 // NewScheme returns the scheme of the kinds that the controller reads and writes.
@@ -36,7 +36,7 @@ func CacheOptions(namespace string, resync time.Duration) (cache.Options, error)
 	if err != nil {
 		return cache.Options{}, err
 	}
-	script := []byte(nodescript.Setup())
+	script := []byte(patch.Setup())
 	options := cache.Options{
 		ReaderFailOnMissingInformer: true,
 		SyncPeriod:                  new(time.Duration), // controllers enqueue a Cluster at its own resync

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
 func TestCacheOptions_KeepTheScriptOnceForAllSecrets(t *testing.T) {
@@ -28,8 +28,8 @@ func TestCacheOptions_KeepTheScriptOnceForAllSecrets(t *testing.T) {
 		}
 		return nil
 	}
-	one, two, other := cached(nodescript.Setup()), cached(nodescript.Setup()), cached("#!/bin/sh\n")
-	if string(one) != nodescript.Setup() || &one[0] != &two[0] {
+	one, two, other := cached(patch.Setup()), cached(patch.Setup()), cached("#!/bin/sh\n")
+	if string(one) != patch.Setup() || &one[0] != &two[0] {
 		t.Error("the cache has a copy of the script for each Secret")
 	}
 	if string(other) != "#!/bin/sh\n" {

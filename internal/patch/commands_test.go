@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -88,7 +87,7 @@ func (b bootstrap) run(t *testing.T) (outcome, string) {
 	}
 	for path, content := range map[string][]byte{
 		contract.PathProxyEnv: data[contract.KeyProxyEnv],
-		contract.PathSetup:    []byte(nodescript.Setup()),
+		contract.PathSetup:    []byte(patch.Setup()),
 	} {
 		path = filepath.Join(root, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -242,7 +241,7 @@ func TestSetup_HasTheVerbsOfEveryOutputVersion(t *testing.T) {
 				if verbs[verb] = true; !isCall {
 					t.Errorf("%q does not call the script", command)
 				}
-				if !regexp.MustCompile(`(?m)^([a-z-]+ \| )?` + verb + `( \| [a-z-]+)?\) `).MatchString(nodescript.Setup()) {
+				if !regexp.MustCompile(`(?m)^([a-z-]+ \| )?` + verb + `( \| [a-z-]+)?\) `).MatchString(patch.Setup()) {
 					t.Errorf("specs of output version %d call setup.sh %s, which the script does not know", version, verb)
 				}
 			}

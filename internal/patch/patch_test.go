@@ -20,7 +20,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -219,7 +218,7 @@ func TestReference_KeepsTheScriptInTheSecret(t *testing.T) {
 			}
 			if f.Path == contract.PathSetup {
 				script++
-				if string(data[f.ContentFrom.Key]) != nodescript.Setup() || f.Permissions != "0755" || !patch.IsManagedFile(f) {
+				if string(data[f.ContentFrom.Key]) != patch.Setup() || f.Permissions != "0755" || !patch.IsManagedFile(f) {
 					t.Errorf("%s: the script is %+v", name, f)
 				}
 			}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
@@ -210,7 +209,7 @@ func trustedCABundle(certificates [][]byte) []byte {
 	return slices.Concat(append([][]byte{bundle}, certificates...)...)
 }
 
-var setup = []byte(nodescript.Setup()) //nolint:gochecknoglobals // a constant
+var setup = []byte(Setup()) //nolint:gochecknoglobals // a constant
 
 // SecretData returns the data of the generated Secret: the content of every managed file that comes from it, whatever
 // the targets are. vars are the variables, which may hold credentials of the proxy, certificates those of the trust
@@ -222,7 +221,7 @@ func SecretData(vars []envfile.Var, certificates [][]byte, readiness []string) (
 	}
 	script := setup
 	if len(readiness) > 0 {
-		script = []byte(nodescript.SetupAsking(readiness))
+		script = []byte(SetupAsking(readiness))
 	}
 	return map[string][]byte{
 		contract.KeyProxyEnv:        env,

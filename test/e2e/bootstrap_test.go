@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/infra"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/nodedata"
@@ -184,8 +183,8 @@ func (c *cluster) recipe(t *testing.T, node nodedata.Node, b infra.Boot, w want)
 		}
 		secret[key] = []byte(f.Content)
 	}
-	if script := string(secret[contract.KeySetup]); script != nodescript.Setup()+nextScript &&
-		(w.nextScript || script != nodescript.Setup()) {
+	if script := string(secret[contract.KeySetup]); script != patch.Setup()+nextScript &&
+		(w.nextScript || script != patch.Setup()) {
 		return patch.Recipe{}, nil, fmt.Errorf("the script is %q", script)
 	}
 	recipe, err := patch.NewRecipe(patch.Options{

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -30,7 +29,7 @@ const (
 // nextProduct changes internal/patch/recipe.go into that of a release to come, whose output version is the next one,
 // and whose setup script is another one.
 func nextProduct(recipe string) (string, error) {
-	const mode, script = "Permissions: f.mode", "var setup = []byte(nodescript.Setup()"
+	const mode, script = "Permissions: f.mode", "var setup = []byte(Setup()"
 	this := fmt.Sprintf("OutputVersion = %d\n", patch.OutputVersion)
 	next := fmt.Sprintf("OutputVersion = %d\n", patch.OutputVersion+1)
 	for _, change := range []struct{ from, to string }{
@@ -141,7 +140,7 @@ func (c *cluster) getsNextProduct(t *testing.T, machines identity) {
 	t.Log("A pool grows by what it has, with the new script.")
 	eventually(t, func() error {
 		secret := get[corev1.Secret](t, c, c.name+contract.GeneratedSecretSuffix)
-		return differs("the script", nodescript.Setup()+nextScript, string(secret.Data[contract.KeySetup]))
+		return differs("the script", patch.Setup()+nextScript, string(secret.Data[contract.KeySetup]))
 	})
 	c.kubectl(t, "", "scale", "machinedeployment", c.poolName(0), "--replicas=2")
 	grown := c.waitRunning(t, 4)

@@ -1,4 +1,4 @@
-package nodescript_test
+package patch_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/shells"
 )
 
@@ -25,7 +25,7 @@ const (
 func asking(t *testing.T, shell []string, curl string) *tree {
 	t.Helper()
 	n := newTree(t, shell...)
-	n.write("etc/capi-proxy-patcher/setup.sh", nodescript.SetupAsking(endpoints))
+	n.write("etc/capi-proxy-patcher/setup.sh", patch.SetupAsking(endpoints))
 	n.write("etc/capi-proxy-patcher/proxy.env", "# Managed by capi-proxy-patcher\nHTTPS_PROXY=\"http://user:secret@proxy.corp:1\"\nNO_PROXY=\"a\"\n")
 	n.write("etc/capi-proxy-patcher/node.env", "NO_PROXY=\"a,10.0.0.1\"\n")
 	n.write("dev/console", "")
@@ -57,7 +57,7 @@ func TestRestartContainerd_ReportsReadinessEndpoints(t *testing.T) {
 				n.tool("env")
 				n.tool("grep")
 				got := n.run("restart-containerd")
-				if diff := cmp.Diff(outcome{Stdout: notRunning + test.want, Calls: got.Calls}, got); diff != "" {
+				if diff := cmp.Diff(treeOutcome{Stdout: notRunning + test.want, Calls: got.Calls}, got); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", shell.Name, diff)
 				}
 				if diff := cmp.Diff(test.want, n.read("dev/console")); diff != "" {
@@ -80,26 +80,26 @@ func TestRestartContainerd_ReportsReadinessEndpoints(t *testing.T) {
 // Nothing is asked on a node without variables or curl, and without endpoints the script is that of every other node.
 func TestRestartContainerd_AsksNothingItCannot(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *tree) {
+	eachTree(t, func(n *tree) {
 		t := n.t
 		n = asking(t, n.shell, "")
-		want := outcome{Stdout: notRunning + "capi-proxy-patcher: readiness endpoints are not asked: curl not found\n", Calls: isActive}
+		want := treeOutcome{Stdout: notRunning + "capi-proxy-patcher: readiness endpoints are not asked: curl not found\n", Calls: isActive}
 		if diff := cmp.Diff(want, n.run("restart-containerd")); diff != "" {
 			t.Errorf("without curl (-want +got):\n%s", diff)
 		}
 		n.stub("curl", "exit 1")
 		n.remove("etc/capi-proxy-patcher/proxy.env")
-		if diff := cmp.Diff(outcome{Stdout: notRunning, Calls: isActive}, n.run("restart-containerd")); diff != "" {
+		if diff := cmp.Diff(treeOutcome{Stdout: notRunning, Calls: isActive}, n.run("restart-containerd")); diff != "" {
 			t.Errorf("without variables (-want +got):\n%s", diff)
 		}
 	})
 	for _, bad := range []string{"{{", "{%", "{#", "${", "$$", "\n#"} {
-		if strings.Count(nodescript.SetupAsking(endpoints), bad) != strings.Count(nodescript.Setup(), bad) {
+		if strings.Count(patch.SetupAsking(endpoints), bad) != strings.Count(patch.Setup(), bad) {
 			t.Errorf("%s is in it", bad)
 		}
 	}
 	for _, none := range [][]string{nil, {"registry.corp"}, {"https:///"}, {"ftp://a"}, {"https://a'b"}, {"https://$a"}} {
-		if nodescript.SetupAsking(none) != nodescript.Setup() {
+		if patch.SetupAsking(none) != patch.Setup() {
 			t.Errorf("%q changes the script", none)
 		}
 	}
@@ -108,12 +108,12 @@ func TestRestartContainerd_AsksNothingItCannot(t *testing.T) {
 // Other verbs end as they do in a script that asks nothing.
 func TestSetupAsking_AsksForOneVerbOnly(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *tree) {
+	eachTree(t, func(n *tree) {
 		t := n.t
 		for _, verb := range []string{"daemon-reload", "install-ca", "no-verb"} {
 			n := asking(t, n.shell, "exit 1")
 			got := n.run(verb)
-			n.write("etc/capi-proxy-patcher/setup.sh", nodescript.Setup())
+			n.write("etc/capi-proxy-patcher/setup.sh", patch.Setup())
 			if diff := cmp.Diff(n.run(verb), got); diff != "" {
 				t.Errorf("%s (-without +with):\n%s", verb, diff)
 			}
@@ -132,7 +132,7 @@ func TestRestartContainerd_EndsWhenEndpointsHang(t *testing.T) {
 		many[i] = "https://registry-" + string(rune('a'+i)) + ".corp"
 	}
 	n := asking(t, shells.Installed(t)[0].Argv, "exec sleep 300")
-	n.write("etc/capi-proxy-patcher/setup.sh", nodescript.SetupAsking(many))
+	n.write("etc/capi-proxy-patcher/setup.sh", patch.SetupAsking(many))
 	n.env = append(n.env, "CAPI_PROXY_PATCHER_WAIT=1")
 	got := n.run("restart-containerd")
 	if asked := strings.Count(got.Calls, "curl "); got.Exit != 0 || asked == 0 || asked > 3 ||

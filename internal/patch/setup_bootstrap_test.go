@@ -1,4 +1,4 @@
-package nodescript_test
+package patch_test
 
 import (
 	"encoding/json"
@@ -12,8 +12,9 @@ import (
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/ignition"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
@@ -27,8 +28,8 @@ func userData(t *testing.T) (base cloudinit.BaseUserData, want map[string]string
 	}
 	env := mustBytes(t)(envfile.Render(vars))
 	want = map[string]string{
-		nodescript.Path:                     nodescript.Setup(),
-		nodescript.TrustedCAPath:            "# none\n",
+		contract.PathSetup:                  patch.Setup(),
+		contract.PathTrustedCA:              "# none\n",
 		"/etc/capi-proxy-patcher/proxy.env": env,
 		systemd.DropInPath("containerd"):    mustBytes(t)(systemd.EnvironmentFileDropIn("/etc/capi-proxy-patcher/proxy.env")),
 		systemd.DropInPath("kubelet"):       mustBytes(t)(systemd.EnvironmentDropIn(vars)),
@@ -40,7 +41,7 @@ func userData(t *testing.T) (base cloudinit.BaseUserData, want map[string]string
 		})
 	}
 	base.PreKubeadmCommands = []string{
-		`eval "false; $(sh ` + nodescript.Path + ` export)" || exit 1`, "sh " + nodescript.Path + " install-ca || exit 1",
+		`eval "false; $(sh ` + contract.PathSetup + ` export)" || exit 1`, "sh " + contract.PathSetup + " install-ca || exit 1",
 	}
 	return base, want
 }

@@ -1,4 +1,4 @@
-package nodescript_test
+package patch_test
 
 import (
 	"crypto/ecdsa"

@@ -1,4 +1,4 @@
-package nodescript_test
+package patch_test
 
 import (
 	"fmt"
@@ -66,14 +66,14 @@ func TestInstallCA_KnowsTheFamily(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachShell(t, func(n *tree) {
+			eachTree(t, func(n *tree) {
 				t := n.t
 				if test.osRelease != "" {
 					n.write("etc/os-release", test.osRelease)
 				}
 				n.updates(test.stub, test.dir, "etc/ssl/cert.pem")
 				n.write(bundlePath, "# Acme\n"+fakeCert("one")+"\n# Acme 2\n"+fakeCert("two"))
-				want := outcome{
+				want := treeOutcome{
 					Stdout: "capi-proxy-patcher: trusting 2 certificates in ROOT/" + test.dir + "\n",
 					Calls:  test.call + "\n",
 				}
@@ -101,7 +101,7 @@ func emptied(n *tree, call, dir string) {
 	t.Helper()
 	n.write(dir+"/other.crt", "theirs")
 	n.write(bundlePath, "# The proxy Secret has no trustedCA.\n")
-	for _, want := range []outcome{
+	for _, want := range []treeOutcome{
 		{Stdout: "capi-proxy-patcher: trusting 0 certificates in ROOT/" + dir + "\n", Calls: call + "\n"},
 		{Stdout: "capi-proxy-patcher: no certificates in ROOT/" + bundlePath + ", nothing to install\n"},
 	} {
@@ -121,7 +121,7 @@ func emptied(n *tree, call, dir string) {
 // Certificates that the system may still trust must not be forgotten.
 func TestInstallCA_TriesAgainToRemoveThem(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *tree) {
+	eachTree(t, func(n *tree) {
 		t := n.t
 		const dir = "etc/pki/ca-trust/source/anchors"
 		n.write("etc/os-release", "ID=rhel\n")
@@ -130,7 +130,7 @@ func TestInstallCA_TriesAgainToRemoveThem(t *testing.T) {
 		n.run("install-ca")
 		n.write(bundlePath, "")
 		n.stub("update-ca-trust", "exit 1")
-		failed := outcome{
+		failed := treeOutcome{
 			Exit: 1, Calls: "update-ca-trust extract\n",
 			Stderr: "capi-proxy-patcher: update-ca-trust extract does not work here: see the lines above\n",
 		}
@@ -140,7 +140,7 @@ func TestInstallCA_TriesAgainToRemoveThem(t *testing.T) {
 			}
 		}
 		n.remove("stubs/update-ca-trust")
-		missing := outcome{
+		missing := treeOutcome{
 			Exit:   1,
 			Stderr: "capi-proxy-patcher: update-ca-trust not found: add it to the image, or leave trust out of the annotation capi-proxy-patcher.io/targets\n",
 		}
@@ -154,7 +154,7 @@ func TestInstallCA_TriesAgainToRemoveThem(t *testing.T) {
 
 func TestInstallCA_DistinguishesSUSEFromDebianByItsFolders(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *tree) {
+	eachTree(t, func(n *tree) {
 		t := n.t
 		n.write("etc/pki/trust/anchors/other.pem", "other")
 		n.write("usr/lib/os-release", "ID=odd\n")
@@ -190,7 +190,7 @@ func TestInstallCA_ReadsEveryShapeOfABundle(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachShell(t, func(n *tree) {
+			eachTree(t, func(n *tree) {
 				t := n.t
 				n.write("etc/os-release", "ID=photon\n")
 				n.write("etc/pki/tls/certs/other", "")
@@ -216,7 +216,7 @@ func TestInstallCA_ReadsEveryShapeOfABundle(t *testing.T) {
 
 func TestInstallCA_RemovesOnlyOldFilesOfItsOwn(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *tree) {
+	eachTree(t, func(n *tree) {
 		t := n.t
 		const dir = "usr/local/share/ca-certificates"
 		n.write("etc/os-release", "ID=debian\n")
@@ -246,7 +246,7 @@ func TestInstallCA_RemovesOnlyOldFilesOfItsOwn(t *testing.T) {
 // Every user of the node must be able to read what the node trusts.
 func TestInstallCA_WritesForEveryoneWhateverTheUmask(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *tree) {
+	eachTree(t, func(n *tree) {
 		t := n.t
 		n.write("etc/os-release", "ID=debian\n")
 		n.updates("update-ca-certificates", "usr/local/share/ca-certificates", "etc/ssl/certs/ca-certificates.crt")
@@ -272,12 +272,12 @@ func TestInstallCA_DoesNothingOnAnUnknownSystemWithoutCertificates(t *testing.T)
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachShell(t, func(n *tree) {
+			eachTree(t, func(n *tree) {
 				t := n.t
 				// It would be an error with certificates.
 				n.write("usr/local/share/ca-certificates/capi-proxy-patcher-1.crt", "old")
 				n.write(bundlePath, bundle)
-				want := outcome{Stdout: "capi-proxy-patcher: no certificates in ROOT/" + bundlePath + ", nothing to install\n"}
+				want := treeOutcome{Stdout: "capi-proxy-patcher: no certificates in ROOT/" + bundlePath + ", nothing to install\n"}
 				if diff := cmp.Diff(want, n.run("install-ca")); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
@@ -361,10 +361,10 @@ func TestInstallCA_SaysWhatToDoWhenItFails(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachShell(t, func(n *tree) {
+			eachTree(t, func(n *tree) {
 				t := n.t
 				test.prepare(n)
-				want := outcome{Exit: 1, Stderr: "capi-proxy-patcher: " + test.stderr}
+				want := treeOutcome{Exit: 1, Stderr: "capi-proxy-patcher: " + test.stderr}
 				if test.updates {
 					want.Calls = "update-ca-certificates --fresh\n"
 				}
@@ -392,7 +392,7 @@ func TestInstallCA_LeavesTheLinksOfTheTrustStore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachShell(t, func(n *tree) {
+			eachTree(t, func(n *tree) {
 				t := n.t
 				inRoot := func(body string) string { return strings.ReplaceAll(body, "$R", n.root) }
 				n.write("etc/os-release", "ID="+test.id+"\n")
@@ -438,7 +438,7 @@ func TestInstallCA_LeavesTheLinksOfTheTrustStore(t *testing.T) {
 // Without room for a copy nothing is touched: not the links, and no certificate is cut off.
 func TestInstallCA_TouchesNothingWithoutRoom(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *tree) {
+	eachTree(t, func(n *tree) {
 		t := n.t
 		n.write("etc/os-release", "ID=flatcar\n")
 		n.write("etc/ssl/certs/theirs.pem", fakeCert("theirs"))
@@ -449,7 +449,7 @@ func TestInstallCA_TouchesNothingWithoutRoom(t *testing.T) {
 		n.stub("update-ca-certificates", `rm -f "`+n.root+`"/etc/ssl/certs/*.0`)
 		n.stub("cp", "echo 'No space left on device' >&2; exit 1")
 		n.write(bundlePath, fakeCert("a"))
-		want := outcome{
+		want := treeOutcome{
 			Exit: 1, Calls: "cp -P ROOT/etc/ssl/certs/11111111.0 ROOT/etc/ssl/certs.capi-proxy-patcher\n",
 			Stderr: "capi-proxy-patcher: cannot copy the links of ROOT/etc/ssl/certs to ROOT/etc/ssl/certs.capi-proxy-patcher: the disk may be full\n",
 		}
@@ -466,13 +466,13 @@ func TestInstallCA_TouchesNothingWithoutRoom(t *testing.T) {
 // A kin of Flatcar: /usr is an image, and certificates are read from /etc/ssl/certs.
 func TestInstallCA_WritesNothingBelowUsrIfItCannot(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *tree) {
+	eachTree(t, func(n *tree) {
 		t := n.t
 		n.write("etc/os-release", "ID=odd\n")
 		n.write("usr/local", "a file: nothing can be made below it")
 		n.updates("update-ca-certificates", "etc/ssl/certs", "etc/ssl/cert.pem")
 		n.write(bundlePath, fakeCert("a"))
-		want := outcome{Stdout: "capi-proxy-patcher: trusting 1 certificates in ROOT/etc/ssl/certs\n", Calls: "update-ca-certificates \n"}
+		want := treeOutcome{Stdout: "capi-proxy-patcher: trusting 1 certificates in ROOT/etc/ssl/certs\n", Calls: "update-ca-certificates \n"}
 		for range 2 {
 			if diff := cmp.Diff(want, n.run("install-ca")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -483,13 +483,13 @@ func TestInstallCA_WritesNothingBelowUsrIfItCannot(t *testing.T) {
 
 func TestInstallCA_SaysWhichCertificatesAreInNoBundle(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *tree) {
+	eachTree(t, func(n *tree) {
 		t := n.t
 		n.write("etc/os-release", "ID=rhel\n")
 		n.stub("update-ca-trust", "") // a command that leaves out what is no CA
 		n.write("etc/pki/tls/certs/ca-bundle.crt", "# x\n"+strings.TrimSuffix(fakeCert("b"), "\n")+fakeCert("z"))
 		n.write(bundlePath, fakeCert("a")+fakeCert("b")+fakeCert("c"))
-		want := outcome{
+		want := treeOutcome{
 			Calls: "update-ca-trust extract\n",
 			Stdout: "capi-proxy-patcher: not in a bundle of this system: certificates 1 3 of ROOT/" + bundlePath + "\n" +
 				"capi-proxy-patcher: trusting 1 certificates in ROOT/etc/pki/ca-trust/source/anchors\n",

@@ -1,4 +1,4 @@
-package nodescript_test
+package patch_test
 
 import (
 	"bytes"
@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/shells"
 )
 
@@ -26,8 +27,8 @@ type tree struct {
 	killed bool
 }
 
-// outcome is what a run of the script did.
-type outcome struct {
+// treeOutcome is what a run of the script did.
+type treeOutcome struct {
 	Exit   int
 	Stdout string
 	Stderr string
@@ -36,7 +37,7 @@ type outcome struct {
 }
 
 // eachShell runs a test once for every shell that the script must run in.
-func eachShell(t *testing.T, test func(n *tree)) {
+func eachTree(t *testing.T, test func(n *tree)) {
 	t.Helper()
 	for _, shell := range shells.Installed(t) {
 		t.Run(shell.Name, func(t *testing.T) {
@@ -49,7 +50,7 @@ func eachShell(t *testing.T, test func(n *tree)) {
 func newTree(t *testing.T, shell ...string) *tree {
 	t.Helper()
 	n := &tree{t: t, root: t.TempDir(), shell: shell}
-	n.write("etc/capi-proxy-patcher/setup.sh", nodescript.Setup())
+	n.write("etc/capi-proxy-patcher/setup.sh", patch.Setup())
 	for _, tool := range []string{"cat", "cp", "ln", "mkdir", "mv", "rm", "sleep", "timeout"} {
 		n.tool(tool)
 	}
@@ -141,13 +142,13 @@ func (n *tree) files(folder string) map[string]string {
 }
 
 // run runs the script and waits for its end.
-func (n *tree) run(args ...string) outcome {
+func (n *tree) run(args ...string) treeOutcome {
 	n.t.Helper()
 	return n.start(args...)()
 }
 
 // runKilled is run for a script that is killed.
-func (n *tree) runKilled(args ...string) outcome {
+func (n *tree) runKilled(args ...string) treeOutcome {
 	n.t.Helper()
 	n.killed = true
 	defer func() { n.killed = false }()
@@ -157,9 +158,9 @@ func (n *tree) runKilled(args ...string) outcome {
 // start starts the script. The function it returns waits for the end and
 // checks what holds for every run: it ends, each line starts with the name of
 // the product, and no proxy is printed.
-func (n *tree) start(args ...string) (wait func() outcome) {
+func (n *tree) start(args ...string) (wait func() treeOutcome) {
 	n.t.Helper()
-	argv := slices.Concat(n.shell, []string{filepath.Join(n.root, nodescript.Path)}, args)
+	argv := slices.Concat(n.shell, []string{filepath.Join(n.root, contract.PathSetup)}, args)
 	cmd := exec.CommandContext(n.t.Context(), argv[0], argv[1:]...)
 	cmd.Env = n.env
 	cmd.WaitDelay = time.Second
@@ -172,7 +173,7 @@ func (n *tree) start(args ...string) (wait func() outcome) {
 		n.t.Fatal(err)
 	}
 	tooLong := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
-	return func() outcome {
+	return func() treeOutcome {
 		n.t.Helper()
 		if err := cmd.Wait(); err != nil && cmd.ProcessState.ExitCode() < 0 && !n.killed {
 			n.t.Fatalf("%v: %v", cmd, err)
@@ -189,6 +190,6 @@ func (n *tree) start(args ...string) (wait func() outcome) {
 			n.t.Fatal(err)
 		}
 		clean := func(b []byte) string { return strings.ReplaceAll(string(b), n.root, "ROOT") }
-		return outcome{cmd.ProcessState.ExitCode(), clean(stdout.Bytes()), clean(stderr.Bytes()), clean(calls)}
+		return treeOutcome{cmd.ProcessState.ExitCode(), clean(stdout.Bytes()), clean(stderr.Bytes()), clean(calls)}
 	}
 }

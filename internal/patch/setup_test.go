@@ -1,4 +1,4 @@
-package nodescript_test
+package patch_test
 
 import (
 	"os"
@@ -9,12 +9,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
 func TestSetup_FitsIntoABootstrapSpec(t *testing.T) {
 	t.Parallel()
-	script := nodescript.Setup()
+	script := patch.Setup()
 	if len(script) > 13<<10 {
 		t.Errorf("%d bytes; clouds limit the whole of user-data to 16 KiB", len(script))
 	}
@@ -38,8 +39,8 @@ func TestSetup_FitsIntoABootstrapSpec(t *testing.T) {
 		func(r rune) bool { return r != '\n' && r != '\t' && (r < ' ' || r > '~') }); i >= 0 {
 		t.Errorf("character %q at byte %d is not printable ASCII", script[i], i)
 	}
-	if !strings.Contains(script, "$root"+nodescript.TrustedCAPath+"\n") {
-		t.Errorf("does not read %s", nodescript.TrustedCAPath)
+	if !strings.Contains(script, "$root"+contract.PathTrustedCA+"\n") {
+		t.Errorf("does not read %s", contract.PathTrustedCA)
 	}
 }
 
@@ -66,9 +67,9 @@ func TestSetup_PassesShellcheck(t *testing.T) {
 
 func TestSetup_ExplainsItselfToAnUnknownVerb(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *tree) {
+	eachTree(t, func(n *tree) {
 		t := n.t
-		want := outcome{
+		want := treeOutcome{
 			Exit:   2,
 			Stderr: "capi-proxy-patcher: usage: setup.sh own-addresses | refresh-addresses | export | install-ca | daemon-reload | restart-containerd | unset | unset-userinfo\n",
 		}
@@ -94,7 +95,7 @@ func TestSetup_EndsTheBootstrapOnlyWhenItFails(t *testing.T) {
 				n.stub("systemctl", map[bool]string{true: "exit 0", false: "exit 1"}[works])
 				n.tool("sh")
 				cmd := exec.CommandContext(t.Context(), caller[0], slices.Concat(caller[1:],
-					[]string{"sh " + n.root + nodescript.Path + " daemon-reload || exit 1\necho next"})...)
+					[]string{"sh " + n.root + contract.PathSetup + " daemon-reload || exit 1\necho next"})...)
 				cmd.Env = n.env
 				out, err := cmd.Output()
 				if want := map[bool]string{true: "next\n", false: ""}[works]; string(out) != want || (err == nil) != works {
@@ -109,10 +110,10 @@ func TestDaemonReload(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		stub string
-		want outcome
+		want treeOutcome
 	}{
-		"systemd reloads": {"echo ignored", outcome{Calls: "systemctl daemon-reload\n"}},
-		"systemd does not reload, and says why": {"echo 'Failed to reload daemon: Access denied' >&2\necho\nexit 1", outcome{
+		"systemd reloads": {"echo ignored", treeOutcome{Calls: "systemctl daemon-reload\n"}},
+		"systemd does not reload, and says why": {"echo 'Failed to reload daemon: Access denied' >&2\necho\nexit 1", treeOutcome{
 			Exit:  1,
 			Calls: "systemctl daemon-reload\n",
 			Stderr: "capi-proxy-patcher: Failed to reload daemon: Access denied\n" +
@@ -122,7 +123,7 @@ func TestDaemonReload(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachShell(t, func(n *tree) {
+			eachTree(t, func(n *tree) {
 				t := n.t
 				n.stub("systemctl", test.stub)
 				if diff := cmp.Diff(test.want, n.run("daemon-reload")); diff != "" {

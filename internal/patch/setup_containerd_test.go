@@ -1,4 +1,4 @@
-package nodescript_test
+package patch_test
 
 import (
 	"strings"
@@ -26,53 +26,53 @@ func TestRestartContainerd(t *testing.T) {
 		state string
 		// stubs are further commands; "restart" is the body of systemctl restart.
 		stubs map[string]string
-		want  outcome
+		want  treeOutcome
 	}{
 		"running, asked through crictl first": {
 			"active",
 			map[string]string{"crictl": "echo '{}'; echo warning >&2", "ctr": "exit 1"},
-			outcome{Stdout: restarted, Calls: isActive + restart + crictlInfo},
+			treeOutcome{Stdout: restarted, Calls: isActive + restart + crictlInfo},
 		},
 		"running, with its CRI plugin switched off": {
 			"active",
 			map[string]string{"crictl": "exit 1", "ctr": "exit 0"},
-			outcome{Stdout: restarted, Calls: isActive + restart + crictlInfo + ctrVersion},
+			treeOutcome{Stdout: restarted, Calls: isActive + restart + crictlInfo + ctrVersion},
 		},
 		"running, asked through ctr if there is no crictl": {
 			"active",
 			map[string]string{"ctr": "exit 0"},
-			outcome{Stdout: restarted, Calls: isActive + restart + ctrVersion},
+			treeOutcome{Stdout: restarted, Calls: isActive + restart + ctrVersion},
 		},
 		"running, asked through systemd if there is neither": {
 			"active", nil,
-			outcome{Stdout: restarted, Calls: isActive + restart + "systemctl is-active --quiet containerd\n"},
+			treeOutcome{Stdout: restarted, Calls: isActive + restart + "systemctl is-active --quiet containerd\n"},
 		},
 		"starting": {
 			"activating",
 			map[string]string{"crictl": "exit 0"},
-			outcome{Stdout: restarted, Calls: isActive + restart + crictlInfo},
+			treeOutcome{Stdout: restarted, Calls: isActive + restart + crictlInfo},
 		},
 		"answering the second time": {
 			"active",
 			map[string]string{"crictl": `[ -e "$CALLS.again" ] || { : >"$CALLS.again"; exit 1; }`},
-			outcome{Stdout: restarted, Calls: isActive + restart + crictlInfo + crictlInfo},
+			treeOutcome{Stdout: restarted, Calls: isActive + restart + crictlInfo + crictlInfo},
 		},
 		"stopped": {
 			"inactive", nil,
-			outcome{Stdout: "capi-proxy-patcher: containerd is not running (inactive), nothing to restart\n", Calls: isActive},
+			treeOutcome{Stdout: "capi-proxy-patcher: containerd is not running (inactive), nothing to restart\n", Calls: isActive},
 		},
 		"failed before": {
 			"failed", nil,
-			outcome{Stdout: "capi-proxy-patcher: containerd is not running (failed), nothing to restart\n", Calls: isActive},
+			treeOutcome{Stdout: "capi-proxy-patcher: containerd is not running (failed), nothing to restart\n", Calls: isActive},
 		},
 		"not installed": {
 			"", nil,
-			outcome{Stdout: "capi-proxy-patcher: containerd is not running (unknown), nothing to restart\n", Calls: isActive},
+			treeOutcome{Stdout: "capi-proxy-patcher: containerd is not running (unknown), nothing to restart\n", Calls: isActive},
 		},
 		"not restarting": {
 			"active",
 			map[string]string{"restart": "echo 'Job for containerd.service failed.' >&2; exit 1"},
-			outcome{
+			treeOutcome{
 				Exit: 1, Stderr: "capi-proxy-patcher: Job for containerd.service failed.\n" + noRestart,
 				Calls: isActive + restart,
 			},
@@ -81,7 +81,7 @@ func TestRestartContainerd(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachShell(t, func(n *tree) {
+			eachTree(t, func(n *tree) {
 				t := n.t
 				n.stubs(test.state, test.stubs)
 				if diff := cmp.Diff(test.want, n.run("restart-containerd")); diff != "" {
@@ -99,18 +99,18 @@ func TestRestartContainerd_NeverHangs(t *testing.T) {
 	const hang = "exec sleep 300"
 	tests := map[string]struct {
 		stubs map[string]string
-		want  outcome
+		want  treeOutcome
 	}{
-		"containerd never answers":  {map[string]string{"crictl": "exit 1"}, outcome{Exit: 1, Stderr: noAnswer}},
-		"crictl hangs":              {map[string]string{"crictl": hang}, outcome{Exit: 1, Stderr: noAnswer}},
-		"systemctl restart hangs":   {map[string]string{"restart": hang}, outcome{Exit: 1, Stderr: noRestart}},
-		"systemctl is-active hangs": {map[string]string{"is-active": hang}, outcome{Stdout: "capi-proxy-patcher: containerd is not running (unknown), nothing to restart\n"}},
+		"containerd never answers":  {map[string]string{"crictl": "exit 1"}, treeOutcome{Exit: 1, Stderr: noAnswer}},
+		"crictl hangs":              {map[string]string{"crictl": hang}, treeOutcome{Exit: 1, Stderr: noAnswer}},
+		"systemctl restart hangs":   {map[string]string{"restart": hang}, treeOutcome{Exit: 1, Stderr: noRestart}},
+		"systemctl is-active hangs": {map[string]string{"is-active": hang}, treeOutcome{Stdout: "capi-proxy-patcher: containerd is not running (unknown), nothing to restart\n"}},
 	}
 	// All at the same time, because each takes seconds.
 	type run struct {
 		name string
-		wait func() outcome
-		want outcome
+		wait func() treeOutcome
+		want treeOutcome
 	}
 	var runs []run
 	for name, test := range tests {
@@ -138,11 +138,11 @@ func TestRestartContainerd_NeverHangs(t *testing.T) {
 
 func TestRestartContainerd_WorksWithoutTimeout(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *tree) {
+	eachTree(t, func(n *tree) {
 		t := n.t
 		n.stubs("active", map[string]string{"crictl": "exit 0"})
 		n.remove("stubs/timeout")
-		want := outcome{Stdout: restarted, Calls: isActive + restart + crictlInfo}
+		want := treeOutcome{Stdout: restarted, Calls: isActive + restart + crictlInfo}
 		if diff := cmp.Diff(want, n.run("restart-containerd")); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -155,9 +155,9 @@ func TestRestartContainerd_WorksWithoutTimeout(t *testing.T) {
 
 func TestRestartContainerd_RestartsNothingWithoutSystemd(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *tree) {
+	eachTree(t, func(n *tree) {
 		t := n.t
-		want := outcome{Stdout: "capi-proxy-patcher: containerd is not running (unknown), nothing to restart\n"}
+		want := treeOutcome{Stdout: "capi-proxy-patcher: containerd is not running (unknown), nothing to restart\n"}
 		if diff := cmp.Diff(want, n.run("restart-containerd")); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

@@ -1,4 +1,4 @@
-package nodescript_test
+package patch_test
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
 const (
@@ -105,14 +105,14 @@ func TestOwnAddresses(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachShell(t, func(n *tree) {
+			eachTree(t, func(n *tree) {
 				t := n.t
 				n.withAddresses(test.ip, test.host, test.full)
 				n.write("etc/capi-proxy-patcher/proxy.env", header+test.env)
 				n.write(nodeEnv, "HTTP_PROXY=old\n")
 				got := n.run("own-addresses")
 				got.Calls = ""
-				if diff := cmp.Diff(outcome{Stdout: test.said, Stderr: test.errs}, got); diff != "" {
+				if diff := cmp.Diff(treeOutcome{Stdout: test.said, Stderr: test.errs}, got); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
 				if diff := cmp.Diff(header+test.want, n.read(nodeEnv)); diff != "" {
@@ -136,7 +136,7 @@ func TestOwnAddresses(t *testing.T) {
 
 func TestOwnAddresses_AreFoundWithoutTheProgramIP(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *tree) {
+	eachTree(t, func(n *tree) {
 		t := n.t
 		n.withAddresses("", "prod-md-0", "")
 		n.remove("stubs/ip")
@@ -151,7 +151,7 @@ func TestOwnAddresses_AreFoundWithoutTheProgramIP(t *testing.T) {
 			"fe8000000000000000fc00fffe000001 04 40 20 80     eth0\n20010db8000000000000000000000010 04 40 00 82     eth0\n")
 		got := n.run("own-addresses")
 		list := "10.77.0.10,10.77.0.60,2001:0db8:0000:0000:0000:0000:0000:0010,prod-md-0"
-		if want := (outcome{Stdout: added + strings.ReplaceAll(list, ",", " ") + "\n"}); got != want {
+		if want := (treeOutcome{Stdout: added + strings.ReplaceAll(list, ",", " ") + "\n"}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 		if diff := cmp.Diff(header+both("a,"+list), n.read(nodeEnv)); diff != "" {
@@ -169,7 +169,7 @@ func TestOwnAddresses_AreBounded(t *testing.T) {
 			fmt.Fprintf(&list, ",2001:db8::%x", i+1)
 		}
 	}
-	eachShell(t, func(n *tree) {
+	eachTree(t, func(n *tree) {
 		t := n.t
 		n.withAddresses(shown.String(), "prod-md-0", "")
 		n.stub("hostname", "exec sleep 100") // the DNS does not answer
@@ -198,7 +198,7 @@ func TestOwnAddresses_AreBounded(t *testing.T) {
 
 func TestOwnAddresses_FailsIfItCannotWrite(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *tree) {
+	eachTree(t, func(n *tree) {
 		t := n.t
 		n.withAddresses("2: eth0    inet 10.77.0.10/24\n", "", "")
 		n.write("etc/capi-proxy-patcher/proxy.env", header+proxy)
@@ -218,9 +218,9 @@ func TestOwnAddresses_FailsIfItCannotWrite(t *testing.T) {
 // What is printed is for a shell of the caller's, so that the helper for runs of other verbs does not serve.
 func TestExport_PrintsWhatReadsTheFilesThatThereAre(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *tree) {
+	eachTree(t, func(n *tree) {
 		t := n.t
-		script := strings.Join(n.shell, " ") + " " + filepath.Join(n.root, nodescript.Path) + " export"
+		script := strings.Join(n.shell, " ") + " " + filepath.Join(n.root, contract.PathSetup) + " export"
 		for _, test := range []struct{ file, content, want string }{
 			{"x", "", "left\n"},
 			{"etc/capi-proxy-patcher/proxy.env", header + `NO_PROXY="a"` + "\n", "a as a\n"},

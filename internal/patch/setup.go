@@ -1,0 +1,72 @@
+package patch
+
+import (
+	_ "embed"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+//go:embed setup.sh
+var setupSource string
+
+//go:embed endpoints.sh
+var endpointsSource string
+
+var (
+	setupScript     = sync.OnceValue(func() string { return withoutComments(setupSource) })     //nolint:gochecknoglobals // a constant
+	endpointsScript = sync.OnceValue(func() string { return withoutComments(endpointsSource) }) //nolint:gochecknoglobals // a constant
+)
+
+// scriptHeader matches the comments that stay: the interpreter, and whose file it is.
+var scriptHeader = regexp.MustCompile(`^#(!| Managed by )`)
+
+// withoutComments removes the comments of a script, because user data of clouds is limited.
+func withoutComments(script string) string {
+	var b strings.Builder
+	b.Grow(len(script))
+	for line := range strings.Lines(script) {
+		if scriptHeader.MatchString(line) || !strings.HasPrefix(strings.TrimLeft(line, "\t"), "#") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// Setup returns the one script that runs on a node, setup.sh without its comments. It adds the node's own addresses to
+// NO_PROXY, trusts the certificates of a bundle, reloads systemd, restarts containerd, and prints what a shell
+// evaluates to set and unset the variables, each as a verb of its own, so that the commands in a bootstrap spec stay
+// short and constant:
+//
+//	sh /etc/capi-proxy-patcher/setup.sh install-ca || exit 1
+//
+// It runs unchanged in dash, bash and busybox sh. It knows the trust stores of Debian and Ubuntu, of RHEL, Fedora,
+// Rocky, Alma, Oracle, Amazon and Azure Linux, of SUSE, of Arch, of Photon and of Flatcar. It is ASCII, and has nothing
+// that cloud-init would read as a template.
+func Setup() string { return setupScript() }
+
+// SetupAsking is Setup for a node that asks endpoints when it boots: scheme and host of each URL. The rest of a URL may
+// hold a token, and every user of a node can read the script.
+func SetupAsking(endpoints []string) string {
+	var origins []string
+	for _, endpoint := range endpoints {
+		scheme, rest, _ := strings.Cut(endpoint, "://")
+		if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+			rest = rest[:i]
+		}
+		if scheme != "http" && scheme != "https" || rest == "" || strings.Trim(rest, hostCharacters) != "" {
+			continue
+		}
+		if origin := scheme + "://" + rest; !slices.Contains(origins, origin) {
+			origins = append(origins, origin)
+		}
+	}
+	if len(origins) == 0 {
+		return setupScript()
+	}
+	return setupScript() + "endpoints='" + strings.Join(origins, " ") + "' last=$?\n" + endpointsScript()
+}
+
+// hostCharacters are those of a host and a port that need no quoting.
+const hostCharacters = "abcdefghijklmnopqrstuvwxyz0123456789.:-_[]"
