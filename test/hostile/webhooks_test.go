@@ -24,6 +24,7 @@ func review(spec string) []byte {
 }
 
 func TestManager_SurvivesHostileRequests(t *testing.T) {
+	t.Parallel()
 	cluster := vocabulary.StartCluster(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := mgmt.WriteKubeconfig(kubeconfig, cluster.Config()); err != nil {
