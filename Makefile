@@ -21,12 +21,12 @@ ENVTEST_PACKAGES = $$(go list ./test/... | grep -vE '/test/(e2e|node)(/|$$)')
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 FUZZ_TIME ?= 30s
 
-# Modules of their own, so that the product does not depend on what they need.
-MODULES := test/engines test/delivery test/charts
+# A module of its own, so that the product does not depend on what it needs.
+MODULES := test/engines
 
 # A proxy of the developer's machine must not decide about a test of proxies. Modules are downloaded before, with it.
 WITHOUT_PROXY := env $(foreach name,HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy,-u $(name))
-FETCH_MODULES = $(TOOL) gotestsum --version >/dev/null; go tool -modfile=hack/image/go.mod ko version >/dev/null; for module in . $(MODULES); do go list -C $$module -e -deps -test ./... >/dev/null; done
+FETCH_MODULES = $(TOOL) gotestsum --version >/dev/null; $(TOOL) ko version >/dev/null; for module in . $(MODULES); do go list -C $$module -e -deps -test ./... >/dev/null; done
 # Each run leaves its results in a file of its own.
 RESULTS := $(CURDIR)/out/tests
 GOTESTSUM = $(TOOL) gotestsum --format=pkgname --format-icons=text --jsonfile-timing-events="$(RESULTS)/$$(date +%s%N)"
@@ -149,7 +149,7 @@ verify-actions: ## Check the workflows of .github with actionlint.
 .PHONY: verify-modules
 verify-modules: ## Check that go.mod and go.sum are tidy.
 	go mod tidy -diff
-	for module in $(MODULES) test/kyverno hack/image; do go -C $$module mod tidy -diff; done
+	for module in $(MODULES) hack/kube hack/kube/cluster-api-*; do go -C $$module mod tidy -diff; done
 
 .PHONY: verify-gen
 verify-gen: ## Check that make generate changes nothing.
@@ -196,12 +196,12 @@ test-envtest: ## Run the tests that need an API server.
 	@mkdir -p out/tests; $(FETCH_MODULES); echo "== tests with an API server"
 	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" clusterctl kube-controller-manager || true; status=0; \
 	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages="$(ENVTEST_PACKAGES)" -- -shuffle=on -parallel 8 -timeout 25m || status=1; \
-	for module in test/delivery test/charts; do (cd $$module && $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages=./... -- -count=1) || status=1; done; \
+	(cd test/engines && $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages=./charts -- -count=1) || status=1; \
 	exit $$status
 
 .PHONY: test-kyverno
 test-kyverno: ## Run the policy for Pods in Kyverno's own engine. The first build takes minutes.
-	@assets=$$(hack/kube-assets.sh); $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -C test/kyverno -count=1 ./...
+	@assets=$$(hack/kube-assets.sh); $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -C test/engines -tags kyverno -count=1 ./kyverno
 
 MODEL_STEPS ?= 10000000
 MODEL_SEED ?= 1

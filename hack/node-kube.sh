@@ -5,7 +5,7 @@
 #
 #   programs=$(hack/node-kube.sh)
 #
-# They are built from Go modules (hack/kube, hack/nodekube), linked statically, and kept in
+# They are built from Go modules (hack/kube), linked statically, and kept in
 # ${XDG_CACHE_HOME:-$HOME/.cache}/capi-proxy-patcher. pause is built from the C source that is in k8s.io/kubernetes.
 #
 # Standard output is the folder and nothing else; progress goes to standard error.
@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 
 shared=(etcd kube-apiserver kube-controller-manager kubectl capi-core capi-bootstrap-kubeadm capi-controlplane-kubeadm)
 own=(kubeadm kubelet kube-scheduler kube-proxy cripull)
-version=$(sed -n 's|^[[:space:]]*\(require \)\?k8s.io/kubernetes \(v[0-9.]*\).*|\2|p' hack/nodekube/go.mod | head -n 1)
+version=$(sed -n 's|^[[:space:]]*k8s.io/kubernetes \(v[0-9.]*\).*|\1|p' hack/kube/go.mod | head -n 1)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/capi-proxy-patcher
 # The folder of hack/kube-assets.sh, which builds some of the same programs.
 out=$cache/kube-$version-linux-$(go env GOARCH)
@@ -39,8 +39,8 @@ partial=$(mktemp -d "$out/.partial.XXXXXX")
 trap 'rm -rf "$partial"' EXIT
 if [[ ! -x $out/pause ]]; then
   command -v "${CC:-gcc}" >/dev/null || cannot "building pause needs a C compiler"
-  go mod download -C hack/nodekube k8s.io/kubernetes
-  source=$(go list -C hack/nodekube -m -f '{{.Dir}}' k8s.io/kubernetes)/build/pause/linux/pause.c
+  go mod download -C hack/kube k8s.io/kubernetes
+  source=$(go list -C hack/kube -m -f '{{.Dir}}' k8s.io/kubernetes)/build/pause/linux/pause.c
   "${CC:-gcc}" -Os -Wall -static -DVERSION="node" -o "$partial/pause" "$source" >&2 || cannot "building pause needs a static C library"
   mv "$partial/pause" "$out/pause"
 fi
@@ -56,7 +56,7 @@ for program in "${own[@]}"; do
     *) package=k8s.io/kubernetes/cmd/$program ;;
   esac
   (
-    cd hack/nodekube
+    cd hack/kube
     CGO_ENABLED=0 go build -trimpath -o "$partial/$program" \
       -ldflags "-s -w -X $at.gitVersion=$version -X $at.gitMajor=$major -X $at.gitMinor=$minor" "$package"
   ) >&2

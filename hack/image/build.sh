@@ -61,7 +61,7 @@ unset GOAMD64 GOARCH GOARM64 GOEXPERIMENT GOFIPS140 GOFLAGS GOOS GOWORK # ko is 
 reference=$(
   KO_CONFIG_PATH=hack/image/ko.yaml KOCACHE=$work KO_DEFAULTBASEIMAGE=scratch.invalid/empty@sha256:${digest%%\"*} \
     TZ=UTC KO_DOCKER_REPO=$repository KO_DATA_DATE_EPOCH=$CREATED SOURCE_DATE_EPOCH=$CREATED \
-    go tool -modfile=hack/image/go.mod ko build --bare "${target[@]}" --oci-layout-path "$layout" --sbom-dir "$out/sbom" \
+    go tool -modfile=go.tools.mod ko build --bare "${target[@]}" --oci-layout-path "$layout" --sbom-dir "$out/sbom" \
     --platform "$PLATFORMS" --image-user 65532:65532 --image-label "$labels" --image-annotation "$labels" \
     "${PACKAGE:-./cmd/capi-proxy-patcher}" 2>"$work/log"
 ) || { cat "$work/log" >&2; exit 1; }

@@ -142,7 +142,7 @@ func TestFlux_ReadsTheSecret(t *testing.T) {
 	for _, secret := range result.Secrets {
 		stored.data[secret.Name] = secret.Data
 	}
-	page, err := os.ReadFile("../../docs/publish.md")
+	page, err := os.ReadFile("../../../docs/publish.md")
 	if err != nil {
 		t.Fatal(err)
 	}

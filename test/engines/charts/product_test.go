@@ -36,7 +36,7 @@ func TestChart(t *testing.T) {
 	t.Parallel()
 	out := filepath.Join(t.TempDir(), "chart")
 	cmd := exec.CommandContext(t.Context(), "go", "run", "./hack/chart", "-version", "v0.1.0", "-image", image, "-out", out)
-	cmd.Dir = "../.."
+	cmd.Dir = "../../.."
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
@@ -146,7 +146,7 @@ func copied(t *testing.T, watched string) string {
 		t.Fatal(err)
 	}
 	role := filepath.Join(dir, "components/namespaced/role/watched/kustomization.yaml")
-	if err := errors.Join(os.CopyFS(dir, os.DirFS("../../config")),
+	if err := errors.Join(os.CopyFS(dir, os.DirFS("../../../config")),
 		os.WriteFile(role, []byte("namespace: "+watched+"\nresources: [role.yaml]\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func customResources() []*apiextensionsv1.CustomResourceDefinition {
 // isInstalledUpgradedAndRemoved does it on an API server, with Helm's own code.
 func isInstalledUpgradedAndRemoved(t *testing.T, product *chart.Chart) {
 	t.Helper()
-	cluster, err := mgmt.Start(t.Context(), mgmt.Options{Dir: "../.."})
+	cluster, err := mgmt.Start(t.Context(), mgmt.Options{Dir: "../../.."})
 	if errors.Is(err, mgmt.ErrNoAssets) {
 		t.Skip(err)
 	}

@@ -1,3 +1,5 @@
+//go:build kyverno
+
 // Package kyverno runs the policy of output pods=kyverno in the engine of Kyverno, with the Pods of which package pods
 // creates the same on a kube-apiserver.
 package kyverno
