@@ -1,13 +1,13 @@
 package model_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,9 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/sequence"
 )
 
@@ -32,22 +30,35 @@ type crashes struct {
 	now *world
 	// before is the world before the last operation.
 	before *world
-	// calm leaves operations undisturbed.
+	// calm leaves operations undisturbed. done is how many there were, which chooses disturbances: a seed repeats them.
 	calm bool
+	done int
 	*tally
 }
 
 // tally counts what all sequences have done.
 type tally struct {
-	operations, runs int
+	// A step is a pass of a controller over a Cluster, or of Cluster API.
+	operations, runs, steps int
 	// writes counts those of the product by verb and kind.
 	writes map[string]int
 	// failed has each disturbance follow each write from then on, so that a failure does not depend on its turn.
 	failed bool
 }
 
-// enough is how many operations have the product write everything.
-const enough = 200
+// begin returns the crashes of a world.
+func (done *tally) begin(w *world) *crashes {
+	w.steps = &done.steps
+	return &crashes{now: w, before: w, tally: done}
+}
+
+func (done *tally) log(t *testing.T) {
+	t.Helper()
+	t.Logf("%d operations, %d disturbed runs, %d steps", done.operations, done.runs, done.steps)
+}
+
+// enough is how many operations have the product write everything, and make test have 100,000 steps.
+const enough = 920
 
 func TestModel_OfCrashes(t *testing.T) {
 	t.Parallel()
@@ -55,15 +66,12 @@ func TestModel_OfCrashes(t *testing.T) {
 	valid := map[string]bool{}
 	done := &tally{writes: map[string]int{}}
 	sequence.Test[*crashes]{
-		New: func() *crashes {
-			w := newWorld(t, valid)
-			return &crashes{now: w, before: w, tally: done}
-		},
+		New:        func() *crashes { return done.begin(newWorld(t, valid)) },
 		Operations: crashOperations(), Check: func(*crashes) error { return nil },
 		Finish: func(c *crashes) error { return c.now.finish() },
 		Steps:  enough, Length: 20,
 	}.Run(t)
-	t.Logf("%d operations, %d disturbed runs", done.operations, done.runs)
+	done.log(t)
 	for _, verb := range []string{"create Secret", "update Secret", "delete Secret"} {
 		if done.operations >= enough && done.writes[verb] == 0 {
 			t.Errorf("no sequence had the product %s: the model does not get where it should", verb)
@@ -163,7 +171,7 @@ func (w *world) bootstrap() {
 		w.worker()
 		config, _ = w.live[key{"KubeadmConfig", "worker"}].(*bootstrapv1.KubeadmConfig)
 	}
-	missing := slices.ContainsFunc(patch.References(viewOf(config)),
+	missing := slices.ContainsFunc(patch.References(w.readOf(&config.Spec).view),
 		func(name string) bool { return w.live[key{"Secret", name}] == nil })
 	if config.Status.DataSecretName != "" || missing {
 		return
@@ -222,7 +230,7 @@ func (w *world) fork() *world {
 	forked, stored := *w, *w.server
 	forked.server = &stored
 	forked.own, stored.live, stored.cached = maps.Clone(w.own), maps.Clone(w.live), maps.Clone(w.cached)
-	stored.behind = maps.Clone(w.behind)
+	stored.behind, stored.nodes = maps.Clone(w.behind), w.nodes.clone()
 	stored.writes, stored.rollouts, stored.disturb = nil, 0, nil
 	stored.written = forked.checkWrite
 	forked.controller, forked.publisher, stored.hooks = nil, nil, nil
@@ -248,6 +256,7 @@ func survives(f func() error) (alive bool, err error) {
 // round has Cluster API and all controllers work once.
 func (w *world) round() error {
 	w.looks()
+	w.kubelets()
 	for _, name := range []string{prod, prodEU} {
 		if err := w.reconcile(name); err != nil {
 			return err
@@ -261,11 +270,12 @@ func (w *world) round() error {
 
 // publishes is a pass of the publisher over a Cluster.
 func (w *world) publishes(name string) error {
+	*w.steps++
 	cached := w.cached[key{"Cluster", name}]
 	if cached == nil {
 		return nil
 	}
-	_, err := w.publisher.Reconcile(context.Background(), api.As[kinds.Cluster](cached)) //nolint:forbidigo // as above
+	_, err := w.publisher.Reconcile(context.Background(), clusterOf(cached)) //nolint:forbidigo // as above
 	if w.failure != nil {
 		return w.failure
 	}
@@ -345,6 +355,9 @@ const always = 2
 
 // do carries an operation out, and then lets the product work, undisturbed and with each disturbance.
 func (c *crashes) do(operation func(*world) error) error {
+	clear(c.now.texts)
+	clear(c.now.forms)
+	clear(c.now.specs)
 	after := c.now.fork()
 	after.start()
 	if err := operation(after); err != nil {
@@ -355,6 +368,7 @@ func (c *crashes) do(operation func(*world) error) error {
 		return after.failure
 	}
 	c.operations++
+	c.done++
 	calm := after.fork()
 	calm.start()
 	writes := 0
@@ -374,7 +388,7 @@ func (c *crashes) do(operation func(*world) error) error {
 	}
 	all := disturbances()
 	for n := 1; n <= writes && !c.calm; n++ {
-		turn := always + (c.operations+n)%(len(all)-always)
+		turn := always + (c.done+n)%(len(all)-always)
 		chosen := slices.Concat(all[:always], all[turn:turn+1])
 		if c.failed {
 			chosen = all
@@ -459,7 +473,7 @@ func (d disturbance) run(w *world, n int, earlier *world) error {
 		return w.failure
 	case !alive:
 		for _, kind := range d.older {
-			w.shows(kind, earlier)
+			w.shows(kind, earlier, d.reordered)
 		}
 		w.start()
 		if len(d.older) > 0 { // Cluster API waits: data that it made before the product knows would be another story
@@ -474,15 +488,15 @@ func (d disturbance) run(w *world, n int, earlier *world) error {
 	return w.rests()
 }
 
-// shows has the cache show a kind as it was in an earlier world, and not follow.
-func (w *world) shows(kind string, earlier *world) {
-	for k := range w.cached {
-		if k.kind == kind {
-			delete(w.cached, k)
-		}
+// shows has the cache show a kind as it was in an earlier world, and not follow. Proxy Secrets are in a cache of their own:
+// one that is older has the product decide as if the operation came later, so only a disturbance that is reordered has it.
+func (w *world) shows(kind string, earlier *world, reordered bool) {
+	of := func(k key, object client.Object) bool {
+		return k.kind == kind && (kind != "Secret" || reordered || object.GetLabels()[contract.LabelGenerated] != "")
 	}
+	maps.DeleteFunc(w.cached, of)
 	for k, object := range earlier.cached {
-		if k.kind == kind {
+		if of(k, object) {
 			w.cached[k] = object
 		}
 	}
@@ -523,11 +537,6 @@ func (w *world) gitOps() {
 	}
 }
 
-var (
-	versions = regexp.MustCompile(`,"(resourceVersion|generation|observedGeneration)":"?\d+"?|\\"\d+\\"`)
-	volatile = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|uid-\d+`)
-)
-
 // canonical is an object without what differs between two equal runs: times, UIDs and versions.
 func canonical(object client.Object) string {
 	if cluster, isCluster := object.(*clusterv1.Cluster); isCluster {
@@ -537,7 +546,42 @@ func canonical(object client.Object) string {
 	}
 	text, err := json.Marshal(object)
 	must(err)
-	return string(volatile.ReplaceAll(versions.ReplaceAll(text, nil), []byte("_")))
+	return string(scrub(text))
+}
+
+// scrub replaces times and UIDs in JSON, and removes versions.
+func scrub(text []byte) []byte {
+	const date = "2006-01-02T15:04:05Z"
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); {
+		end := i
+		for text[end] >= '0' && text[end] <= '9' { // JSON does not end with a digit
+			end++
+		}
+		if end == i {
+			out, i = append(out, text[i]), i+1
+			continue
+		}
+		rest := text[i:]
+		before := len(out)
+		for _, field := range []string{`,"resourceVersion":"`, `,"generation":`, `,"observedGeneration":`} {
+			out = bytes.TrimSuffix(out, []byte(field))
+		}
+		switch {
+		case len(out) < before:
+			if text[end] == '"' {
+				end++
+			}
+		case len(rest) > len(date) && rest[4] == '-' && rest[10] == 'T' && rest[len(date)-1] == 'Z':
+			out, end = append(out, '_'), i+len(date)
+		case bytes.HasSuffix(out, []byte("uid-")), bytes.HasSuffix(out, []byte(`\"`)) && text[end] == '\\':
+			out = append(out, '_')
+		default:
+			out = append(out, text[i:end]...)
+		}
+		i = end
+	}
+	return out
 }
 
 // differs returns how the state of a disturbed run differs from that of the undisturbed one, or "".
@@ -555,6 +599,9 @@ func differs(calm, disturbed *world) string {
 		if calm.live[k] == nil {
 			return fmt.Sprintf("%v is left: %s", k, canonical(disturbed.live[k]))
 		}
+	}
+	if problem := calm.nodes.differ(disturbed.nodes); problem != "" {
+		return problem
 	}
 	if calm.rollouts != disturbed.rollouts {
 		return fmt.Sprintf("rollout.after was set %d times, and undisturbed %d times", disturbed.rollouts, calm.rollouts)

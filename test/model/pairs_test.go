@@ -37,7 +37,7 @@ func features(pool, version string, secrets [3]string) []feature {
 }
 
 // share is the part of the pairs that make test has: one of so many. make test-model has all.
-const share = 8
+const share = 4
 
 // TestModel_OfCrashesForEachPairOfFeatures has a Cluster with a Machine of each kind, turns two features on, and off again.
 // It disturbs each write that follows when the second one is turned on, and when the first one is turned off. With a
@@ -76,8 +76,7 @@ func TestModel_OfCrashesForEachPairOfFeatures(t *testing.T) {
 				if !sequence.IsLong() && (i+j)%share != 0 {
 					continue
 				}
-				w := kind.world()
-				c := &crashes{now: w, before: w, tally: done}
+				c := done.begin(kind.world())
 				steps := slices.Concat(kind.first, []call{a.on, b.on, a.off, b.off})
 				for n, step := range steps {
 					left := len(steps) - n
@@ -92,7 +91,7 @@ func TestModel_OfCrashesForEachPairOfFeatures(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d operations, %d disturbed runs", done.operations, done.runs)
+	done.log(t)
 }
 
 // do returns what a call does: the last operation of the name, with any argument.

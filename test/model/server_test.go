@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -54,10 +53,12 @@ func (k key) compare(other key) int {
 type server struct {
 	scheme  *runtime.Scheme // with the program's kinds
 	own     *runtime.Scheme // with Cluster API's own types
+	stored  []schema.GroupVersionKind
 	live    map[key]client.Object
 	cached  map[key]client.Object
 	behind  map[string]bool // kinds that the cache does not follow
 	passes  int             // of the controller while it does not
+	steps   *int            // passes of all controllers and others, in all copies of the world
 	indexes map[string]map[string]client.IndexerFunc
 	trim    map[string]toolscache.TransformFunc
 	version int
@@ -71,6 +72,11 @@ type server struct {
 	disturb func(done bool) error
 	// rollouts counts how often rollout.after was set.
 	rollouts int
+	// texts are stored objects in JSON, and forms as types of the program. Nobody changes a stored object.
+	texts map[client.Object][]byte
+	forms map[client.Object]client.Object
+	// nodes are the workload cluster, nil if it cannot be reached.
+	nodes *nodes
 }
 
 var (
@@ -86,7 +92,12 @@ func newServer() *server {
 	s := &server{
 		scheme: scheme, own: own, live: map[key]client.Object{}, cached: map[key]client.Object{}, behind: map[string]bool{},
 		indexes: map[string]map[string]client.IndexerFunc{}, trim: map[string]toolscache.TransformFunc{},
-		now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC),
+		now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC), steps: new(int), texts: map[client.Object][]byte{}, forms: map[client.Object]client.Object{},
+	}
+	for gvk := range own.AllKnownTypes() {
+		if gvk.Version == clusterv1.GroupVersion.Version || gvk.Group == "" {
+			s.stored = append(s.stored, gvk)
+		}
 	}
 	options, err := lookup.CacheOptions("", time.Hour)
 	must(err)
@@ -151,6 +162,7 @@ func (s *server) put(k key, object client.Object) {
 		if len(object.GetAnnotations()) == 0 {
 			object.SetAnnotations(nil) // after encoding and decoding
 		}
+		delete(s.texts, object)
 		s.live[k] = object
 	}
 	if !s.behind[k.kind] {
@@ -165,12 +177,37 @@ func (s *server) show(k key) {
 		delete(s.cached, k)
 		return
 	}
-	object = copyOf(object)
 	if transform := s.trim[k.kind]; transform != nil && k.kind == "Secret" {
+		object = copyOf(object)
 		_, err := transform(object)
 		must(err)
 	}
 	s.cached[k] = s.shown(object)
+}
+
+// text returns an object in JSON.
+func (s *server) text(object client.Object) []byte {
+	text, known := s.texts[object]
+	if !known {
+		var err error
+		text, err = json.Marshal(object)
+		must(err)
+		s.texts[object] = text
+	}
+	return text
+}
+
+// form returns a stored object as the type of the program.
+func (s *server) form(object client.Object) client.Object {
+	form, known := s.forms[object]
+	if !known {
+		into, err := s.scheme.New(object.GetObjectKind().GroupVersionKind())
+		must(err)
+		form, _ = into.(client.Object)
+		must(json.Unmarshal(s.text(object), form))
+		s.forms[object] = form
+	}
+	return form
 }
 
 // catchUpAll has the cache follow all kinds again.
@@ -239,8 +276,12 @@ func (r reader) give(object client.Object, into any) {
 		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object.DeepCopyObject()).Elem())
 		return
 	}
-	reflect.ValueOf(into).Elem().SetZero()
-	must(api.Into(object, into))
+	if form := r.form(object); reflect.TypeOf(form) == reflect.TypeOf(into) {
+		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(form.DeepCopyObject()).Elem())
+	} else {
+		reflect.ValueOf(into).Elem().SetZero()
+		must(json.Unmarshal(r.text(object), into))
+	}
 	if r.cache {
 		_, err := kinds.Trim(into)
 		must(err)
@@ -268,12 +309,18 @@ func (r reader) List(_ context.Context, into client.ObjectList, options ...clien
 	var o client.ListOptions
 	o.ApplyOptions(options)
 	kind := r.kindOf(into)
-	keys := slices.SortedFunc(maps.Keys(r.objects()), key.compare)
+	var keys []key
+	for k := range r.objects() {
+		if k.kind == kind {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, key.compare)
 	items := reflect.ValueOf(into).Elem().FieldByName("Items")
 	items.SetZero()
 	for _, k := range keys {
 		object := r.objects()[k]
-		if k.kind != kind || o.LabelSelector != nil && !o.LabelSelector.Matches(labels.Set(object.GetLabels())) ||
+		if o.LabelSelector != nil && !o.LabelSelector.Matches(labels.Set(object.GetLabels())) ||
 			!r.matches(o, kind, object) {
 			continue
 		}
@@ -482,8 +529,7 @@ func (p product) Patch(_ context.Context, object client.Object, change client.Pa
 	}
 	data, err := change.Data(object)
 	must(err)
-	text, err := json.Marshal(before)
-	must(err)
+	text := p.text(before)
 	if change.Type() == types.JSONPatchType {
 		operations, decodeErr := jsonpatch.DecodePatch(data)
 		must(decodeErr)
@@ -502,17 +548,14 @@ func (p product) Patch(_ context.Context, object client.Object, change client.Pa
 }
 
 func (s *server) decode(kind string, text []byte) client.Object {
-	for gvk := range s.own.AllKnownTypes() {
-		if gvk.Kind == kind && (gvk.Version == clusterv1.GroupVersion.Version || gvk.Group == "") {
-			object, err := s.own.New(gvk)
-			must(err)
-			decoder := json.NewDecoder(bytes.NewReader(text))
-			decoder.DisallowUnknownFields()
-			must(decoder.Decode(object))
-			return object.(client.Object) //nolint:forcetypeassert // it is
-		}
-	}
-	panic(kind)
+	i := slices.IndexFunc(s.stored, func(v schema.GroupVersionKind) bool { return v.Kind == kind })
+	gvk := s.stored[i]
+	object, err := s.own.New(gvk)
+	must(err)
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	must(decoder.Decode(object))
+	return object.(client.Object) //nolint:forcetypeassert // it is
 }
 
 // status writes the conditions of Clusters.

@@ -29,15 +29,12 @@ func TestModel_OfCrashesWithATopology(t *testing.T) {
 	valid := map[string]bool{}
 	done := &tally{writes: map[string]int{}}
 	sequence.Test[*crashes]{
-		New: func() *crashes {
-			w := newTopology(t, valid)
-			return &crashes{now: w, before: w, tally: done}
-		},
+		New:        func() *crashes { return done.begin(newTopology(t, valid)) },
 		Operations: disturbed(topologyOperations()), Check: func(*crashes) error { return nil },
 		Finish: func(c *crashes) error { return c.now.finish() },
-		Steps:  enough / 2, Length: 20,
+		Steps:  enough / 3, Length: 20,
 	}.Run(t)
-	t.Logf("%d operations, %d disturbed runs", done.operations, done.runs)
+	done.log(t)
 }
 
 // newTopology has Cluster prod with a topology, whose pool workers has MachineDeployment prod-md.

@@ -1,12 +1,14 @@
 package model_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -44,8 +46,11 @@ const (
 	prodEU = "prod.eu"
 )
 
-// quiet discards logs. Tests run in parallel, and only one may say so.
-var quiet = sync.OnceFunc(func() { log.SetLogger(logr.Discard()) })
+// quiet discards logs, and collects garbage less often. Tests run in parallel, and only one may say so.
+var quiet = sync.OnceFunc(func() {
+	log.SetLogger(logr.Discard())
+	debug.SetGCPercent(400) //nolint:mnd // a world is small, and what is thrown away is much
+})
 
 // world is an API server, the product, Cluster API, and what users wrote into bootstrap objects.
 type world struct {
@@ -62,18 +67,26 @@ type world struct {
 	due bool
 	// valid are objects that the schemas accept.
 	valid map[string]bool
-	// users is what unmanaged returns for the spec of a stored object or of a user: nobody changes one.
-	users map[*bootstrapv1.KubeadmConfigSpec]string
+	// specs are the specs of stored objects and of users, as far as they were read. Nobody changes one.
+	specs map[*bootstrapv1.KubeadmConfigSpec]*readSpec
 }
 
-// userEntries is unmanaged of a spec that nobody changes.
-func (w *world) userEntries(spec *bootstrapv1.KubeadmConfigSpec) string {
-	text, known := w.users[spec]
+// readSpec is what is read of a spec: its view, the managed entries and the others.
+type readSpec struct {
+	view      patch.Spec
+	managed   string
+	unmanaged string
+}
+
+// readOf reads a spec that nobody changes.
+func (w *world) readOf(spec *bootstrapv1.KubeadmConfigSpec) *readSpec {
+	read, known := w.specs[spec]
 	if !known {
-		text = unmanaged(spec)
-		w.users[spec] = text
+		read = &readSpec{view: api.Spec(spec)}
+		read.managed, read.unmanaged = managedOf(read.view), unmanagedOf(spec, read.view)
+		w.specs[spec] = read
 	}
-	return text
+	return read
 }
 
 type noKinds struct{ meta.RESTMapper }
@@ -101,19 +114,26 @@ func (w *world) start() {
 	cached, live := w.product(), reader{w.server, false}
 	secrets := proxySecrets{reader: reader{w.server, true}}
 	memory := &lookup.Memory{Cached: cached, Live: live, ProxySecrets: secrets, Mapper: noKinds{}, Now: now}
-	c, err := controller.New(controller.Config{
+	config := controller.Config{
 		Client: cached, Live: live, Memory: memory, Admission: true,
 		Recorder: recorder{w.server},
 		Now:      now,
-	})
-	must(err)
-	w.controller = c
-	w.publisher, err = publisher.New(publisher.Config{
+	}
+	outputs := publisher.Config{
 		Client: cached, Live: live, Memory: memory, Now: now, Concurrency: 1,
 		Applier: workload.NewApplier(func(context.Context, client.ObjectKey) (client.Client, func(), error) {
 			return nil, nil, errors.New("the model has no workload clusters")
 		}),
-	})
+	}
+	if w.nodes != nil {
+		cluster := remote{w: w}
+		config.Clusters, config.Connect, config.NodePods = cluster, cluster.connect, pods
+		outputs.Applier, outputs.NodePods = workload.NewApplier(cluster.connect), pods
+	}
+	var err error
+	w.controller, err = controller.New(config)
+	must(err)
+	w.publisher, err = publisher.New(outputs)
 	must(err)
 	handlers := mux{http.NewServeMux()}
 	must((&webhook.Webhook{
@@ -127,7 +147,7 @@ func emptyWorld(tb testing.TB, valid map[string]bool) *world {
 	tb.Helper()
 	w := &world{
 		server: newServer(), tb: tb, own: map[key]*bootstrapv1.KubeadmConfigSpec{}, valid: valid,
-		users: map[*bootstrapv1.KubeadmConfigSpec]string{},
+		specs: map[*bootstrapv1.KubeadmConfigSpec]*readSpec{},
 	}
 	w.written = w.checkWrite
 	w.start()
@@ -167,9 +187,10 @@ func specOf(object client.Object) *bootstrapv1.KubeadmConfigSpec {
 func viewOf(object client.Object) patch.Spec { return api.Spec(specOf(object)) }
 
 // managed are the managed entries of an object.
-func managed(object client.Object) string {
+func managed(object client.Object) string { return managedOf(viewOf(object)) }
+
+func managedOf(spec patch.Spec) string {
 	var entries []string
-	spec := viewOf(object)
 	for _, f := range spec.Files {
 		if patch.IsManagedFile(f) {
 			entries = append(entries, fmt.Sprintf("%+v", f))
@@ -185,9 +206,10 @@ func managed(object client.Object) string {
 }
 
 // unmanaged are the other ones, and what the spec has beside lists.
-func unmanaged(spec *bootstrapv1.KubeadmConfigSpec) string {
+func unmanaged(spec *bootstrapv1.KubeadmConfigSpec) string { return unmanagedOf(spec, api.Spec(spec)) }
+
+func unmanagedOf(spec *bootstrapv1.KubeadmConfigSpec, view patch.Spec) string {
 	spec = spec.DeepCopy()
-	view := api.Spec(spec)
 	files := spec.Files
 	spec.Files = nil
 	for i, f := range files {
@@ -215,30 +237,33 @@ func (w *world) checkWrite(before, after client.Object) error {
 		}
 		return nil
 	}
-	text, err := json.Marshal(after)
-	must(err)
-	if quoted, _ := json.Marshal(password); strings.Contains(string(text), strings.Trim(string(quoted), `"`)) ||
-		strings.Contains(string(text), "s3cr3t") {
+	text := w.text(after)
+	if bytes.Contains(text, []byte("s3cr3t")) { // as password begins
 		return fmt.Errorf("a credential in %s", text)
 	}
 	if specOf(after) == nil {
 		return nil
 	}
-	if before != nil && unmanaged(specOf(before)) != unmanaged(specOf(after)) {
-		return fmt.Errorf("entries of the user have changed in %s %s from\n%s\nto\n%s", w.kindOf(after), after.GetName(),
-			unmanaged(specOf(before)), unmanaged(specOf(after)))
+	is := w.readOf(specOf(after))
+	var was *readSpec
+	if before != nil {
+		was = w.readOf(specOf(before))
 	}
-	for _, name := range patch.References(viewOf(after)) {
+	if was != nil && was.unmanaged != is.unmanaged {
+		return fmt.Errorf("entries of the user have changed in %s %s from\n%s\nto\n%s", w.kindOf(after), after.GetName(),
+			was.unmanaged, is.unmanaged)
+	}
+	for _, name := range patch.References(is.view) {
 		secret := w.live[key{"Secret", name}]
-		if before != nil && !slices.Contains(patch.References(viewOf(before)), name) && secret != nil &&
+		if was != nil && !slices.Contains(patch.References(was.view), name) && secret != nil &&
 			!w.behind["Secret"] &&
 			secret.GetLabels()[contract.LabelGenerated] == "" && w.live[w.keyOf(after)] != nil &&
-			!slices.Contains(patch.References(viewOf(w.live[w.keyOf(after)])), name) {
+			!slices.Contains(patch.References(w.readOf(specOf(w.live[w.keyOf(after)])).view), name) {
 			return fmt.Errorf("a reference to Secret %s, which is somebody else's", name)
 		}
 	}
-	if _, ofControlPlane := after.GetLabels()[clusterv1.MachineControlPlaneLabel]; ofControlPlane && before != nil &&
-		managed(before) != managed(after) {
+	if _, ofControlPlane := after.GetLabels()[clusterv1.MachineControlPlaneLabel]; ofControlPlane && was != nil &&
+		was.managed != is.managed {
 		return errors.New("the KubeadmConfig of a control-plane Machine has changed")
 	}
 	return w.schemas(after, string(text))
@@ -263,14 +288,15 @@ func (w *world) schemas(object client.Object, text string) error {
 // reconcile is a pass of the controller over a Cluster.
 func (w *world) reconcile(name string) error {
 	w.now = w.now.Add(11 * time.Minute) // longer than what is remembered of contested writes and of absent Secrets
-	if w.passes++; w.passes == 4 {      // shorter than a cache may be behind
+	*w.steps++
+	if w.passes++; w.passes == 4 { // shorter than a cache may be behind
 		w.catchUpAll()
 	}
 	cached := w.cached[key{"Cluster", name}]
 	if cached == nil {
 		return nil
 	}
-	_, err := w.controller.Reconcile(context.Background(), api.As[kinds.Cluster](cached)) //nolint:forbidigo // as above
+	_, err := w.controller.Reconcile(context.Background(), clusterOf(cached)) //nolint:forbidigo // as above
 	if w.failure != nil {
 		return w.failure
 	}
@@ -280,8 +306,15 @@ func (w *world) reconcile(name string) error {
 	return nil
 }
 
+// clusterOf is a copy of a cached Cluster.
+func clusterOf(cached client.Object) *kinds.Cluster {
+	cluster, _ := cached.(*kinds.Cluster)
+	return cluster.DeepCopy()
+}
+
 // looks is a pass of Cluster API over the control plane of prod that only writes condition Paused.
 func (w *world) looks() {
+	*w.steps++
 	controlPlane := w.controlPlane()
 	_, paused := controlPlane.Annotations[clusterv1.PausedAnnotation]
 	cluster, _ := w.live[key{"Cluster", prod}].(*clusterv1.Cluster)
@@ -350,7 +383,7 @@ func (w *world) check() error {
 		if object == nil {
 			continue
 		}
-		if got, want := w.userEntries(specOf(object)), w.userEntries(own); got != want {
+		if got, want := w.readOf(specOf(object)).unmanaged, w.readOf(own).unmanaged; got != want {
 			return fmt.Errorf("%v has entries\n%s\nof the user, who wrote\n%s", k, got, want)
 		}
 	}
@@ -358,7 +391,8 @@ func (w *world) check() error {
 		if w.immediate() {
 			w.due = true
 		}
-		if was, is := managed(machine), managed(w.controlPlane()); !w.due && was != is {
+		was, is := w.readOf(&machine.Spec).managed, w.readOf(specOf(w.live[key{"KubeadmControlPlane", prod}])).managed
+		if !w.due && was != is {
 			return fmt.Errorf(
 				"Cluster API replaces the Machine of the control plane, and nobody asked for it: it has\n%s\nand the control plane\n%s", was, is)
 		}
