@@ -2,23 +2,13 @@ package reconcile
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -27,9 +17,6 @@ import (
 
 // delay is how long the topology controller may take before the ClusterClass counts as not declaring the patch.
 const delay = 10 * time.Second
-
-// maxNames is how many objects a message names; the others are counted.
-const maxNames = 3
 
 // Topology is the topology of a Cluster in one pass.
 type Topology struct {
@@ -51,31 +38,6 @@ type Topology struct {
 	// resolutions are what the Cluster, under "", and pools that name another Secret get. Settings that cannot be used
 	// are nil.
 	resolutions map[string]*resolve.Resolution
-}
-
-// Drift is how an object of the topology differs from the hook's result for its template.
-type Drift int
-
-// The drifts.
-const (
-	// None: it is current, or the outcome has the reason why it waits.
-	None Drift = iota
-	// Lacking: it does not have the proxy.
-	Lacking
-	// Stale: it has another proxy than it should have.
-	Stale
-)
-
-// Outcome is the outcome of an inspection with a drift, see plan.Decision.
-func (d Drift) Outcome(reconciled Reconciled) string {
-	switch {
-	case d != None:
-		return plan.OutcomeWaiting
-	case reconciled.Recipe == nil:
-		return plan.OutcomeLeftAlone
-	default:
-		return plan.OutcomeUnchanged
-	}
 }
 
 // Resolve finds the settings of the pool that names a proxy Secret. It returns nil if the outcome has a finding about
@@ -173,8 +135,10 @@ func (f facts) Values(o plan.Object) (plan.Values, error) {
 func (f facts) Taken(_ plan.Object, secret string) (string, error) {
 	return f.topology.Secrets.Taken(secret), nil
 }
+
 func (facts) Infrastructure(plan.Object) (none plan.Infrastructure, err error) { return none, nil }
-func (facts) Begun() (bool, error)                                             { return false, nil }
+
+func (facts) Begun() (bool, error) { return false, nil }
 
 // isFrozen reports whether the freeze of the topology applies to an object.
 func (t *Topology) isFrozen(o Object) bool {
@@ -279,144 +243,4 @@ func Groups(o Object) (groups []status.Group) {
 		groups = append(groups, status.Group{Kind: pool.Kind, Name: pool.Object})
 	}
 	return groups
-}
-
-// Finish completes a pass after all objects are reconciled. drifts are those of objects, by name. complete reports that
-// no object was missing.
-func (t *Topology) Finish(ctx context.Context, objects []Reconciled, drifts map[Drift][]string,
-	complete bool,
-) (out report.Outcome, err error) {
-	// An old template may still serve a MachineSet.
-	var templates kinds.KubeadmConfigTemplateList
-	if err := t.Reader.Client.List(ctx, &templates, client.InNamespace(t.View.Namespace),
-		client.MatchingFields{lookup.IndexTopology: t.View.Name},
-		client.UnsafeDisableDeepCopy); err != nil {
-		return out, fmt.Errorf("listing KubeadmConfigTemplates: %w", err)
-	}
-	for i := range templates.Items {
-		t.Secrets.Keep(patch.References(templates.Items[i].Bootstrap().View())...)
-	}
-	want := map[string]string{contract.AnnotationEnabledBefore: ""}
-	if freeze, frozen := intent.FreezeOf(t.Cluster.Annotations); frozen &&
-		(t.releases(freeze) || complete && !keeps(freeze, objects)) {
-		want[contract.AnnotationTopologyHold] = ""
-	}
-	if t.View.Enabled {
-		if t.View.ControlPlaneKind == "" {
-			out.Add(contract.ReasonWaitingForObjects, "the topology controller has not created the control plane yet")
-		}
-		t.reportDrifts(&out, drifts)
-		if slices.ContainsFunc(out.Findings, waits) && !t.isReconciled() {
-			if err := t.reportCause(ctx, &out); err != nil {
-				return out, err
-			}
-		}
-	}
-	if len(plan.AnnotationOperations(t.Cluster.Annotations, want)) == 0 {
-		return out, nil
-	}
-	return out, t.Writer.Annotate(ctx, t.Cluster, want)
-}
-
-// releases reports whether the Cluster asks for an end of a freeze that the webhook has missed.
-func (t *Topology) releases(freeze intent.Freeze) bool {
-	return freeze.Enabled == t.View.Enabled || t.View.Annotations[contract.AnnotationRollout] == contract.RolloutImmediate
-}
-
-// keeps reports whether a freeze applies to any of objects.
-func keeps(freeze intent.Freeze, objects []Reconciled) bool {
-	return slices.ContainsFunc(objects, func(o Reconciled) bool {
-		return o.IsTopologyOwned() && freeze.Covers(o.Version()) && patch.IsPatched(o.Spec) == freeze.Enabled
-	})
-}
-
-// reportDrifts names objects with drifts. The topology controller gets some time before the ClusterClass is blamed.
-func (t *Topology) reportDrifts(out *report.Outcome, drifts map[Drift][]string) {
-	if len(drifts[Stale]) > 0 {
-		out.Add(contract.ReasonWaitingForObjects, "the topology controller has not updated %s to the current settings yet",
-			atMost(drifts[Stale]))
-	}
-	if len(drifts[Lacking]) == 0 {
-		return
-	}
-	objects := atMost(drifts[Lacking])
-	conditions := t.Cluster.Status.Conditions
-	if reconciled := meta.FindStatusCondition(conditions,
-		clusterv1.ClusterTopologyReconciledCondition); reconciled != nil && reconciled.Status != metav1.ConditionTrue {
-		out.Add(contract.ReasonWaitingForObjects,
-			"the topology controller has not patched %s yet; its condition %s has reason %s",
-			objects, reconciled.Type, reconciled.Reason)
-		return
-	}
-	reported := meta.FindStatusCondition(conditions, contract.ConditionProxyConfigured)
-	left := delay
-	switch {
-	case reported == nil:
-	case reported.Reason == contract.ReasonTemplateNotSupported:
-		left = 0
-	case reported.Status == metav1.ConditionUnknown:
-		left -= t.Now().Sub(reported.LastTransitionTime.Time)
-	}
-	if left > 0 {
-		out.Add(contract.ReasonWaitingForObjects, "the topology controller has not patched %s yet", objects)
-		out.LookAgain(left)
-		return
-	}
-	class := t.Cluster.ClassKey()
-	out.Add(contract.ReasonTemplateNotSupported,
-		"the topology controller did not patch %s; the last item of spec.patches of ClusterClass %s must be {name: %s, "+
-			"external: {%s}}",
-		objects, class, contract.Name, intent.PatchLines())
-}
-
-func waits(f finding.Finding) bool { return f.Reason == contract.ReasonWaitingForObjects }
-
-// isReconciled reports whether the topology controller has done all that it could.
-func (t *Topology) isReconciled() bool {
-	return meta.IsStatusConditionTrue(t.Cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
-}
-
-const (
-	// causeDelay is when to look again why the topology controller waits, because ClusterClasses are not watched.
-	causeDelay = time.Minute
-	// maxCause is the longest message of another condition, in bytes.
-	maxCause = 512
-)
-
-// reportCause reports why the topology controller has not done its work: its ClusterClass is not ready, for example
-// because no ExtensionConfig registers the handlers, or what its own condition says.
-func (t *Topology) reportCause(ctx context.Context, out *report.Outcome) error {
-	class, key := &kinds.ClusterClass{}, t.Cluster.ClassKey()
-	out.LookAgain(causeDelay)
-	switch err := t.Writer.Live.Get(ctx, key, class); {
-	case apierrors.IsNotFound(err):
-		out.Add(contract.ReasonWaitingForObjects, "ClusterClass %s does not exist", key)
-		return nil
-	case apierrors.IsForbidden(err): // it is in a namespace that a manager of one namespace does not see
-	case err != nil:
-		return fmt.Errorf("reading ClusterClass %s: %w", key, err)
-	}
-	ready := meta.FindStatusCondition(class.Status.Conditions, clusterv1.ClusterClassVariablesReadyCondition)
-	reconciled := meta.FindStatusCondition(t.Cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
-	switch {
-	case ready != nil && ready.Status != metav1.ConditionTrue:
-		out.Find(finding.Finding{
-			Reason: contract.ReasonWaitingForObjects,
-			Message: fmt.Sprintf("ClusterClass %s is not ready, its condition %s has reason %s: %s", key, ready.Type,
-				ready.Reason, finding.Line(ready.Message, maxCause)),
-			Advice: "check that the ExtensionConfig of each of its patches is applied and Discovered",
-		})
-	case reconciled != nil && reconciled.Message != "":
-		out.Add(contract.ReasonWaitingForObjects, "condition %s of the Cluster has reason %s: %s", reconciled.Type,
-			reconciled.Reason, finding.Line(reconciled.Message, maxCause))
-	}
-	return nil
-}
-
-// atMost joins names, the first few.
-func atMost(names []string) string {
-	if more := len(names) - maxNames; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), more)
-	}
-	return strings.Join(names, ", ")
 }

@@ -1,0 +1,74 @@
+package workload
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+)
+
+// record writes contract.AnnotationUpdatedAt and, for other entries, contract.AnnotationUpdatedFiles for Machines that
+// are behind, and whose nodes have the present files.
+func (f *Follower) record(ctx context.Context, p Pass, current []Member, updates map[string]plan.Update) error {
+	behind := map[string]plan.Lag{}
+	for _, group := range p.Behind {
+		for _, machine := range group.Machines {
+			behind[machine.Name] = machine.Lag
+		}
+	}
+	configs, err := p.Configs.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range current {
+		update, annotations := updates[m.Secret], map[string]string{}
+		if lag := behind[m.Machine]; lag != plan.Current && !update.At.IsZero() {
+			annotations[contract.AnnotationUpdatedAt] = update.At.UTC().Format(time.RFC3339)
+		}
+		i := slices.IndexFunc(configs, func(c kinds.KubeadmConfig) bool { return c.Name == m.Config })
+		removed := configs[i].Annotations[contract.AnnotationUpdatedFiles] == contract.FilesRemovedValue
+		switch lag := behind[m.Machine]; {
+		case lag == plan.OldEntries && update.Files != "":
+			annotations[contract.AnnotationUpdatedFiles] = update.Files
+		case lag == plan.OldContent && removed: // it has those of its entries again
+			annotations[contract.AnnotationUpdatedFiles] = ""
+		}
+		if err := f.annotate(ctx, &configs[i], annotations); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// annotate writes annotations of a KubeadmConfig, if they differ.
+func (f *Follower) annotate(ctx context.Context, config *kinds.KubeadmConfig, annotations map[string]string) error {
+	maps.DeleteFunc(annotations, func(key, value string) bool { return config.Annotations[key] == value })
+	if len(annotations) == 0 {
+		return nil
+	}
+	return f.Writer.Annotate(ctx, config.DeepCopy(), annotations) //nolint:wrapcheck // it says what it wrote
+}
+
+// recordRemoval writes that nodes of Machines have no files any more.
+func (f *Follower) recordRemoval(ctx context.Context, p Pass, restored []Member) error {
+	configs, err := p.Configs.List(ctx)
+	if err != nil {
+		return err //nolint:wrapcheck // it says what failed
+	}
+	for _, m := range restored {
+		i := slices.IndexFunc(configs, func(c kinds.KubeadmConfig) bool { return c.Name == m.Config })
+		annotations := map[string]string{contract.AnnotationUpdatedAt: "", contract.AnnotationUpdatedFiles: ""}
+		if patch.IsPatched(configs[i].Bootstrap().View()) {
+			annotations[contract.AnnotationUpdatedFiles] = contract.FilesRemovedValue
+		}
+		if err := f.annotate(ctx, &configs[i], annotations); err != nil {
+			return err
+		}
+	}
+	return nil
+}
