@@ -116,7 +116,7 @@ func New(config Config) (*Controller, error) {
 		guarded:  guarded,
 		writer:   &reconcile.Writer{Client: guarded, Live: config.Live},
 		reporter: reporter,
-		rollouts: &reconcile.Rollouts{Client: config.Client, Reporter: reporter, Now: config.Now},
+		rollouts: &reconcile.Rollouts{Client: config.Client, Reporter: reporter, Now: config.Now, Memory: config.Memory},
 	}
 	if config.Clusters != nil {
 		c.inPlace = (&workload.Follower{

@@ -41,7 +41,10 @@ type Memory struct {
 
 	// networks are the facts of infrastructure clusters, by Cluster. After a crash, they are in the generated Secret.
 	networks map[types.NamespacedName]infrastructure.Memory
-	mutex    sync.Mutex
+	// made is when bootstrap data was first generated, by the UID of the KubeadmConfig. After a crash, a Machine whose
+	// data was generated twice may count as current.
+	made  map[types.UID]time.Time
+	mutex sync.Mutex
 	// parsed is the last proxy Secret. After a crash, it is parsed once more.
 	parsed resolve.Parsed
 }
@@ -62,4 +65,22 @@ func (m *Memory) Resolve(ctx context.Context, r resolve.Resolver, cluster intent
 		}
 	}
 	return resolution, err
+}
+
+// maxMade is how many times FirstMade remembers. Beyond that they are dropped, with the loss of a crash.
+const maxMade = 100_000
+
+// FirstMade returns the earlier of made and the remembered time. With a cache that is behind, Cluster API generates
+// bootstrap data once more and updates its condition, while the Machine has booted with the first data.
+func (m *Memory) FirstMade(config types.UID, made time.Time) time.Time {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if first, seen := m.made[config]; seen && first.Before(made) {
+		return first
+	}
+	if m.made == nil || len(m.made) >= maxMade {
+		m.made = map[types.UID]time.Time{}
+	}
+	m.made[config] = made
+	return made
 }

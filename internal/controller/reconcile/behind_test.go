@@ -5,32 +5,13 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
-
-func TestMachines_CountTheFirstTimeThatDataWasMade(t *testing.T) {
-	t.Parallel()
-	var m madeTimes
-	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	for _, step := range []struct {
-		uid        types.UID
-		made, want time.Time
-	}{
-		{"one", noon, noon},
-		{"one", noon.Add(time.Minute), noon},
-		{"two", noon.Add(time.Minute), noon.Add(time.Minute)},
-		{"one", noon.Add(-time.Minute), noon.Add(-time.Minute)},
-	} {
-		if got := m.earliest(step.uid, step.made); !got.Equal(step.want) {
-			t.Errorf("%s made at %v: got %v, want %v", step.uid, step.made, got, step.want)
-		}
-	}
-}
 
 // TestLagging_StaysCurrentAfterAnUpdateInPlace is the same before and after a restart, and whatever the Cluster asks for
 // by then: it is the KubeadmConfig that says which content the node has.
@@ -57,7 +38,7 @@ func TestLagging_StaysCurrentAfterAnUpdateInPlace(t *testing.T) {
 		}}
 		config.Spec = &kinds.Bootstrap{Spec: patch.Spec{PreKubeadmCommands: recipe.First}}
 		o := Reconciled{Object: Object{BootstrapObject: &kinds.KubeadmConfigTemplate{}, Kind: plan.KindTemplate}, Recipe: &recipe}
-		got := lagging(&madeTimes{}, []*kinds.KubeadmConfig{config}, o, "MachineDeployment", "md", test.changed)
+		got := lagging(&lookup.Memory{}, []*kinds.KubeadmConfig{config}, o, "MachineDeployment", "md", test.changed)
 		if len(got.Machines) != test.behind {
 			t.Errorf("%s: behind are %+v", name, got.Machines)
 		}

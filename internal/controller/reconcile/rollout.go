@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,6 +22,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
@@ -45,8 +45,8 @@ type Rollouts struct {
 	Reporter *report.Reporter
 	// Now is the clock.
 	Now func() time.Time
-
-	made madeTimes
+	// Memory remembers when bootstrap data was first generated.
+	Memory *lookup.Memory
 }
 
 // Pass is one pass over a Cluster.
@@ -124,10 +124,10 @@ func (r *Rollouts) behind(ctx context.Context, p Pass, objects []Reconciled) (
 		}
 		begin := len(groups)
 		if o.Kind == plan.KindControlPlane {
-			groups = append(groups, lagging(&r.made, machines[""], o, o.Kind, o.GetName(), changed))
+			groups = append(groups, lagging(r.Memory, machines[""], o, o.Kind, o.GetName(), changed))
 		}
 		for _, pool := range o.Pools {
-			groups = append(groups, lagging(&r.made, machines[pool.Object], o, pool.Kind, pool.Object, changed))
+			groups = append(groups, lagging(r.Memory, machines[pool.Object], o, pool.Kind, pool.Object, changed))
 		}
 		if o.Proxy == "" && len(o.Recipe.Files) > 0 { // new Machines would wait for settings that cannot be used
 			for i := range groups[begin:] {
@@ -139,12 +139,12 @@ func (r *Rollouts) behind(ctx context.Context, p Pass, objects []Reconciled) (
 }
 
 // lagging picks the Machines that are behind o.
-func lagging(made *madeTimes, configs []*kinds.KubeadmConfig, o Reconciled, kind, name string,
+func lagging(memory *lookup.Memory, configs []*kinds.KubeadmConfig, o Reconciled, kind, name string,
 	changed time.Time,
 ) behind {
 	group := behind{Group: status.Group{Kind: kind, Name: name}}
 	for _, config := range configs {
-		at := made.earliest(config.UID, madeAt(config))
+		at := memory.FirstMade(config.UID, madeAt(config))
 		lag := plan.LagOf(config.Bootstrap().View(), *o.Recipe, at, plan.UpdateOf(config.Annotations), changed)
 		// Cluster API writes the new spec before an extension has changed the Machine.
 		_, updating := config.Annotations[clusterv1.UpdateInProgressAnnotation]
@@ -173,32 +173,6 @@ func madeAt(config *kinds.KubeadmConfig) time.Time {
 		return available.LastTransitionTime.Time
 	}
 	return config.CreationTimestamp.Time
-}
-
-// madeTimes remembers when bootstrap data was first generated, by the UID of the KubeadmConfig. With a cache that is
-// behind, Cluster API generates the data once more and updates its condition, while the Machine has booted with the
-// first data.
-type madeTimes struct {
-	mutex sync.Mutex
-	first map[types.UID]time.Time
-}
-
-// maxMadeTimes is how many are remembered. Beyond that the map is cleared; the only loss is the correction described
-// above.
-const maxMadeTimes = 100_000
-
-// earliest returns the earlier of made and the remembered time.
-func (m *madeTimes) earliest(uid types.UID, made time.Time) time.Time {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	if first, seen := m.first[uid]; seen && first.Before(made) {
-		return first
-	}
-	if m.first == nil || len(m.first) >= maxMadeTimes {
-		m.first = map[types.UID]time.Time{}
-	}
-	m.first[uid] = made
-	return made
 }
 
 // rollOut makes Cluster API replace the Machines of a group by setting rollout.after, and reports whether it has set
