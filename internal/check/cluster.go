@@ -18,11 +18,11 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
-const unlabelled = string(resolve.CodeUnlabelledSecret)
+const unlabelled = string(proxyconfig.CodeUnlabelledSecret)
 
 // cluster checks the Cluster of the options.
 func (c *checker) cluster() []one {

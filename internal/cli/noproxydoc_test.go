@@ -14,7 +14,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 )
 
 // page returns docs/no-proxy.md.
@@ -52,8 +52,8 @@ func TestNoProxyPage_HasEveryCodeOnceWithItsKind(t *testing.T) {
 	t.Parallel()
 	codes := append(noproxy.Codes(), intent.CodeBadAnnotation, intent.CodeBadEncoding, intent.CodeBadLabel,
 		intent.CodeBadMetadata,
-		clusters.CodeSecretEncrypted, resolve.CodeSecretNotFound, lint.CodeOverridden, lint.CodeMirrorProxied,
-		resolve.CodeUnlabelledSecret, intent.CodeUnknownName)
+		clusters.CodeSecretEncrypted, proxyconfig.CodeSecretNotFound, lint.CodeOverridden, lint.CodeMirrorProxied,
+		proxyconfig.CodeUnlabelledSecret, intent.CodeUnknownName)
 	lastRejection := slices.Index(codes, noproxy.CodeBadName)
 	var listed []string
 	for _, cells := range rows(page(t), "code", "kind", "meaning", "write instead") {

@@ -11,6 +11,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
+// KindControlPlane is the only kind of control plane that is configured.
+const KindControlPlane = "KubeadmControlPlane"
+
 // Cluster has the facts about a Cluster that decisions read.
 type Cluster struct {
 	Namespace, Name        string

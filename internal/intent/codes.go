@@ -2,7 +2,7 @@ package intent
 
 import "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 
-// Codes of findings about a Cluster, beside those of the packages noproxy, proxyconfig and resolve.
+// Codes of findings about a Cluster, beside those of the packages noproxy and proxyconfig.
 const (
 	// CodeBadAnnotation rejects an annotation whose value is unknown.
 	CodeBadAnnotation finding.Code = "bad-annotation"

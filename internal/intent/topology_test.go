@@ -221,7 +221,7 @@ func TestApplyTo_NamesTheSecretOfTheVariable(t *testing.T) {
 	if len(cluster.Annotations) != 1 {
 		t.Error("the argument was changed")
 	}
-	candidates := resolve.Candidates(got, "")
+	candidates := intent.SecretCandidates(got, "")
 	if len(candidates) != 1 || candidates[0].Name != "corp" {
 		t.Errorf("candidates %v", candidates)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // The indexes of a cache.
@@ -152,7 +151,7 @@ func secretNames(object client.Object) []string {
 	}
 	var names []string
 	for _, override := range overrides {
-		for _, candidate := range resolve.Candidates(view, override) {
+		for _, candidate := range intent.SecretCandidates(view, override) {
 			if candidate.Name != view.Name+contract.ClusterSecretSuffix {
 				names = append(names, candidate.Name)
 			}

@@ -60,7 +60,7 @@ func (m *Memory) Resolve(ctx context.Context, r resolve.Resolver, cluster intent
 	}
 	resolution, err := r.Resolve(ctx, cluster, options, override)
 	if m.Known != nil && finding.Of(err).Has(contract.ReasonSettingsNotFound) {
-		for _, name := range append(resolve.Candidates(cluster, override), m.Installation.Secret) {
+		for _, name := range append(intent.SecretCandidates(cluster, override), m.Installation.Secret) {
 			m.Known.Delete(absentKey(name))
 		}
 	}

@@ -5,20 +5,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-)
-
-// Lag is how the bootstrap data of a Machine differs from that of a new Machine.
-type Lag int
-
-// The lags.
-const (
-	// Current bootstrap data is the same as a new Machine's.
-	Current Lag = iota
-	// OldEntries: the bootstrap spec that the data was generated from has other managed entries, or none.
-	OldEntries
-	// OldContent: the entries are the same, but the generated Secret that they refer to has changed since, or the node has
-	// lost its files.
-	OldContent
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
 // Update is what the node of a Machine got by an update in place.
@@ -45,26 +32,26 @@ func UpdateOf(annotations map[string]string) Update {
 //
 // The empty recipe asks for no managed entry. A spec that conflicts with the recipe, for example because the user has
 // removed a file since, has old entries.
-func LagOf(spec patch.Spec, recipe patch.Recipe, made time.Time, updated Update, changed time.Time) Lag {
+func LagOf(spec patch.Spec, recipe patch.Recipe, made time.Time, updated Update, changed time.Time) status.Lag {
 	removed := updated.Files == contract.FilesRemovedValue
 	if len(recipe.Files) == 0 && len(recipe.First) == 0 {
 		if patch.IsPatched(spec) && !removed {
-			return OldEntries
+			return status.OldEntries
 		}
-		return Current
+		return status.Current
 	}
 	goal, err := patch.Ensure(spec, recipe)
 	old := err != nil || len(goal.Edits) > 0
 	files := patch.FilesDigest(recipe)
 	switch {
 	case old && (files == "" || updated.Files != files || updated.At.Before(changed)):
-		return OldEntries
+		return status.OldEntries
 	case !old && removed:
-		return OldContent
+		return status.OldContent
 	case !old && !changed.IsZero() && !made.After(changed) && updated.At.Before(changed):
-		return OldContent
+		return status.OldContent
 	}
-	return Current
+	return status.Current
 }
 
 // Replaces reports whether rollout.after, if it were set to now, would replace a Machine that the present value does

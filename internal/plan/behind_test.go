@@ -7,6 +7,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
 func TestLagOf(t *testing.T) {
@@ -23,33 +24,33 @@ func TestLagOf(t *testing.T) {
 		spec                   patch.Spec
 		recipe                 patch.Recipe
 		made, updated, changed time.Time
-		want                   plan.Lag
+		want                   status.Lag
 		files                  string // of the update
 	}{
-		"made of the recipe, and the Secret never changed":        {ensured(t, own()), recipe, second(1), time.Time{}, time.Time{}, plan.Current, ""},
-		"made after the Secret changed":                           {ensured(t, own()), recipe, second(2), time.Time{}, second(1), plan.Current, ""},
-		"made before the Secret changed":                          {ensured(t, own()), recipe, second(1), time.Time{}, second(2), plan.OldContent, ""},
-		"made in the second in which the Secret changed":          {ensured(t, own()), recipe, second(1), time.Time{}, second(1), plan.OldContent, ""},
-		"its node updated to the content":                         {ensured(t, own()), recipe, second(1), second(2), second(2), plan.Current, ""},
-		"its node updated to a later content":                     {ensured(t, own()), recipe, second(1), second(3), second(2), plan.Current, ""},
-		"changed again since its node was updated":                {ensured(t, own()), recipe, second(1), second(2), second(3), plan.OldContent, ""},
-		"its node updated, and other entries":                     {damaged, recipe, second(1), second(2), second(2), plan.OldEntries, ""},
-		"without managed entries":                                 {own(), recipe, second(2), time.Time{}, time.Time{}, plan.OldEntries, ""},
-		"without a managed command":                               {damaged, recipe, second(2), time.Time{}, time.Time{}, plan.OldEntries, ""},
-		"with a file of the user in the way":                      {conflict, recipe, second(1), time.Time{}, time.Time{}, plan.OldEntries, ""},
-		"with managed entries that nobody wants any more":         {ensured(t, own()), patch.Recipe{}, second(1), time.Time{}, second(2), plan.OldEntries, ""},
-		"without managed entries, and nobody wants any":           {own(), patch.Recipe{}, second(1), time.Time{}, second(2), plan.Current, ""},
-		"an empty spec without managed entries is behind as well": {patch.Spec{}, recipe, second(1), time.Time{}, time.Time{}, plan.OldEntries, ""},
-		"its node has the files, and the content":                 {damaged, recipe, second(1), second(2), second(2), plan.Current, files},
-		"its node has the files, the Secret never changed":        {own(), recipe, second(1), time.Time{}, time.Time{}, plan.Current, files},
-		"its node has the files instead of the user's":            {conflict, recipe, second(1), time.Time{}, time.Time{}, plan.Current, files},
-		"its node has the files, and not the content":             {damaged, recipe, second(1), second(2), second(3), plan.OldEntries, files},
-		"its node has other files":                                {damaged, recipe, second(1), second(2), second(2), plan.OldEntries, patch.FilesDigest(patch.Recipe{})},
-		"its node has the files, and static Pods no variables":    {own(), static, second(1), second(2), second(2), plan.OldEntries, patch.FilesDigest(static)},
-		"its node has lost the files of its entries":              {ensured(t, own()), recipe, second(1), second(2), time.Time{}, plan.OldContent, contract.FilesRemovedValue},
-		"its node has lost its files, and other entries":          {damaged, recipe, second(1), second(2), time.Time{}, plan.OldEntries, contract.FilesRemovedValue},
-		"its node has lost the files that nobody wants any more":  {ensured(t, own()), patch.Recipe{}, second(1), time.Time{}, second(2), plan.Current, contract.FilesRemovedValue},
-		"its node had the files, and its spec is current":         {ensured(t, own()), recipe, second(1), second(2), second(3), plan.OldContent, files},
+		"made of the recipe, and the Secret never changed":        {ensured(t, own()), recipe, second(1), time.Time{}, time.Time{}, status.Current, ""},
+		"made after the Secret changed":                           {ensured(t, own()), recipe, second(2), time.Time{}, second(1), status.Current, ""},
+		"made before the Secret changed":                          {ensured(t, own()), recipe, second(1), time.Time{}, second(2), status.OldContent, ""},
+		"made in the second in which the Secret changed":          {ensured(t, own()), recipe, second(1), time.Time{}, second(1), status.OldContent, ""},
+		"its node updated to the content":                         {ensured(t, own()), recipe, second(1), second(2), second(2), status.Current, ""},
+		"its node updated to a later content":                     {ensured(t, own()), recipe, second(1), second(3), second(2), status.Current, ""},
+		"changed again since its node was updated":                {ensured(t, own()), recipe, second(1), second(2), second(3), status.OldContent, ""},
+		"its node updated, and other entries":                     {damaged, recipe, second(1), second(2), second(2), status.OldEntries, ""},
+		"without managed entries":                                 {own(), recipe, second(2), time.Time{}, time.Time{}, status.OldEntries, ""},
+		"without a managed command":                               {damaged, recipe, second(2), time.Time{}, time.Time{}, status.OldEntries, ""},
+		"with a file of the user in the way":                      {conflict, recipe, second(1), time.Time{}, time.Time{}, status.OldEntries, ""},
+		"with managed entries that nobody wants any more":         {ensured(t, own()), patch.Recipe{}, second(1), time.Time{}, second(2), status.OldEntries, ""},
+		"without managed entries, and nobody wants any":           {own(), patch.Recipe{}, second(1), time.Time{}, second(2), status.Current, ""},
+		"an empty spec without managed entries is behind as well": {patch.Spec{}, recipe, second(1), time.Time{}, time.Time{}, status.OldEntries, ""},
+		"its node has the files, and the content":                 {damaged, recipe, second(1), second(2), second(2), status.Current, files},
+		"its node has the files, the Secret never changed":        {own(), recipe, second(1), time.Time{}, time.Time{}, status.Current, files},
+		"its node has the files instead of the user's":            {conflict, recipe, second(1), time.Time{}, time.Time{}, status.Current, files},
+		"its node has the files, and not the content":             {damaged, recipe, second(1), second(2), second(3), status.OldEntries, files},
+		"its node has other files":                                {damaged, recipe, second(1), second(2), second(2), status.OldEntries, patch.FilesDigest(patch.Recipe{})},
+		"its node has the files, and static Pods no variables":    {own(), static, second(1), second(2), second(2), status.OldEntries, patch.FilesDigest(static)},
+		"its node has lost the files of its entries":              {ensured(t, own()), recipe, second(1), second(2), time.Time{}, status.OldContent, contract.FilesRemovedValue},
+		"its node has lost its files, and other entries":          {damaged, recipe, second(1), second(2), time.Time{}, status.OldEntries, contract.FilesRemovedValue},
+		"its node has lost the files that nobody wants any more":  {ensured(t, own()), patch.Recipe{}, second(1), time.Time{}, second(2), status.Current, contract.FilesRemovedValue},
+		"its node had the files, and its spec is current":         {ensured(t, own()), recipe, second(1), second(2), second(3), status.OldContent, files},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

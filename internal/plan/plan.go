@@ -18,7 +18,7 @@ import (
 
 // Kinds of bootstrap objects.
 const (
-	KindControlPlane = "KubeadmControlPlane"
+	KindControlPlane = intent.KindControlPlane
 	KindTemplate     = "KubeadmConfigTemplate"
 	KindConfig       = "KubeadmConfig"
 )

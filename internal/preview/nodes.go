@@ -14,6 +14,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -64,7 +65,7 @@ func ofMachines(ctx context.Context, w *world.Reader, api client.Reader, cluster
 				continue
 			}
 			// Machines whose static Pods lack the variables stay behind when their nodes have the files.
-			if machine.Lag == plan.OldEntries && patch.FilesDigest(*recipe) == "" {
+			if machine.Lag == status.OldEntries && patch.FilesDigest(*recipe) == "" {
 				continue
 			}
 			config := &kinds.KubeadmConfig{}

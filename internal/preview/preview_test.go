@@ -27,7 +27,7 @@ import (
 
 func TestPrint_SaysWhatIsReplacedAndWhatStays(t *testing.T) {
 	t.Parallel()
-	group := func(kind, name string, lag plan.Lag, machines ...string) status.Group {
+	group := func(kind, name string, lag status.Lag, machines ...string) status.Group {
 		g := status.Group{Kind: kind, Name: name}
 		for _, machine := range machines {
 			g.Machines = append(g.Machines, status.Machine{Name: machine, Lag: lag, Created: time.Unix(0, 0)})
@@ -35,9 +35,9 @@ func TestPrint_SaysWhatIsReplacedAndWhatStays(t *testing.T) {
 		return g
 	}
 	behind := []status.Group{
-		group(plan.KindControlPlane, "cp", plan.OldEntries, "cp-a"), group("MachineDeployment", "md", plan.OldContent, "md-a", "md-b"),
-		group("MachineDeployment", "gpu", plan.OldContent, "gpu-a"),
-		group("MachineDeployment", "mixed", plan.OldContent, "mixed-a", "mixed-b"),
+		group(plan.KindControlPlane, "cp", status.OldEntries, "cp-a"), group("MachineDeployment", "md", status.OldContent, "md-a", "md-b"),
+		group("MachineDeployment", "gpu", status.OldContent, "gpu-a"),
+		group("MachineDeployment", "mixed", status.OldContent, "mixed-a", "mixed-b"),
 	}
 	result := Result{
 		Preview: controller.Preview{

@@ -108,7 +108,7 @@ func (d Data) Print(out io.Writer) error {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			fmt.Fprintf(&b, "%s (%s)", machine.Name, status.Has(machine.Lag))
+			fmt.Fprintf(&b, "%s (%s)", machine.Name, machine.Lag)
 		}
 		b.WriteString("\n")
 	}

@@ -141,25 +141,6 @@ func (r Resolution) Note() string {
 		contract.KeyTrustedCA)
 }
 
-// Candidates returns the names under which the proxy Secret of a Cluster is looked up in the Cluster's namespace,
-// the first one first. override is the value of the pool's annotation, or "".
-func Candidates(cluster intent.Cluster, override string) []types.NamespacedName {
-	in := func(names ...string) []types.NamespacedName {
-		candidates := make([]types.NamespacedName, len(names))
-		for i, name := range names {
-			candidates[i] = types.NamespacedName{Namespace: cluster.Namespace, Name: name}
-		}
-		return candidates
-	}
-	if override != "" {
-		return in(override)
-	}
-	if name := cluster.Annotations[contract.AnnotationSecret]; name != "" {
-		return in(name)
-	}
-	return in(cluster.Name+contract.ClusterSecretSuffix, contract.DefaultSecretName)
-}
-
 // Resolve finds the proxy Secret of a Cluster, or the one that override names for one of its pools, and composes
 // what nodes get. Only Secrets of the Cluster's own namespace are read, and the installation-wide one.
 //
@@ -169,7 +150,7 @@ func Candidates(cluster intent.Cluster, override string) []types.NamespacedName 
 func (r Resolver) Resolve(ctx context.Context, cluster intent.Cluster, options intent.Options,
 	override string,
 ) (Resolution, error) {
-	candidates := Candidates(cluster, override)
+	candidates := intent.SecretCandidates(cluster, override)
 	named := len(candidates) == 1
 	if named && len(validation.IsDNS1123Subdomain(candidates[0].Name)) > 0 {
 		return Resolution{},
@@ -247,7 +228,7 @@ func Unlabelled(secrets ...*Secret) (found []finding.Finding) {
 	for i, s := range secrets {
 		if s != nil && !s.Watched && (i == 0 || secrets[0] == nil || secrets[0].Name != s.Name) {
 			found = append(found, finding.Finding{
-				Code: CodeUnlabelledSecret, Place: finding.Place{Object: s.where()},
+				Code: proxyconfig.CodeUnlabelledSecret, Place: finding.Place{Object: s.where()},
 				Message: fmt.Sprintf("it has no label %s, so changes take up to 10 minutes (--sync-period) to take effect",
 					contract.LabelProxySecret),
 				Advice: "label it",
@@ -267,7 +248,7 @@ func (r Resolver) notServed(candidates []types.NamespacedName) error {
 // missing returns the finding about a Secret that does not exist.
 func missing(format string, args ...any) error {
 	return finding.Errors{{
-		Reason: contract.ReasonSettingsNotFound, Code: CodeSecretNotFound,
+		Reason: contract.ReasonSettingsNotFound, Code: proxyconfig.CodeSecretNotFound,
 		Message: fmt.Sprintf(format, args...),
 	}}
 }

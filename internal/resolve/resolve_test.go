@@ -17,6 +17,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 )
@@ -548,7 +549,7 @@ func TestResolve_SaysOfEachUnlabelledSecretThatItsChangesTakeTime(t *testing.T) 
 			}
 			var got, want []string
 			for _, f := range found {
-				if f.Code == resolve.CodeUnlabelledSecret {
+				if f.Code == proxyconfig.CodeUnlabelledSecret {
 					got = append(got, f.String())
 				}
 			}

@@ -8,15 +8,39 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
+
+// Lag is how the bootstrap data of a Machine differs from that of a new Machine.
+type Lag int
+
+// The lags.
+const (
+	// Current bootstrap data is the same as a new Machine's.
+	Current Lag = iota
+	// OldEntries: the bootstrap spec that the data was generated from has other managed entries, or none.
+	OldEntries
+	// OldContent: the entries are the same, but the generated Secret that they refer to has changed since, or the node has
+	// lost its files.
+	OldContent
+)
+
+// String says what a Machine has that a new one has not.
+func (l Lag) String() string {
+	switch l {
+	case OldEntries:
+		return "other files or commands"
+	case OldContent:
+		return "older values"
+	default:
+		return "the same"
+	}
+}
 
 // Machine is a Machine whose bootstrap data differs from that of a new one.
 type Machine struct {
 	Name string `json:"name"`
-	// Lag is how the data differs: plan.OldEntries or plan.OldContent.
-	Lag plan.Lag `json:"-"`
+	// Lag is how the data differs.
+	Lag Lag `json:"-"`
 	// Created is when the Machine's bootstrap object was created, Made when its data was first generated.
 	Created time.Time `json:"created"`
 	Made    time.Time `json:"dataMade"`
@@ -29,7 +53,7 @@ func (m Machine) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		machine
 		Has string `json:"has"`
-	}{machine(m), Has(m.Lag)})
+	}{machine(m), m.Lag.String()})
 }
 
 // Group are the Machines of a control plane or pool that are behind.

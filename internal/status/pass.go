@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 )
 
 // Pass is what the last pass over a Cluster has used: the value of contract.AnnotationLastPass.
@@ -106,7 +106,7 @@ func (r *Row) Prove(now Present) {
 	}
 	for name := range r.pass.Secrets {
 		if secret := now.Secrets[name]; r.Warning == "" && secret.Version != "" && !secret.Labelled {
-			r.Warning = string(resolve.CodeUnlabelledSecret)
+			r.Warning = string(proxyconfig.CodeUnlabelledSecret)
 		}
 	}
 	if r.Stale == "" {

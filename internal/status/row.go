@@ -12,8 +12,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // State compares Machines with the configuration.
@@ -149,7 +147,7 @@ func (r *Row) read(record string, view intent.Cluster) {
 			len(r.pass.Secrets)+r.pass.More)
 	case !view.Enabled:
 	default:
-		first := resolve.Candidates(view, "")[0].String()
+		first := intent.SecretCandidates(view, "")[0].String()
 		if _, read := r.pass.Secrets[first]; !read {
 			r.unproven = "the last pass did not read Secret " + first
 		}
@@ -165,7 +163,7 @@ func (r *Row) count(record, controlPlane string) {
 			machines.State = UpToDate
 		}
 	}
-	if controlPlane != "" && controlPlane != plan.KindControlPlane {
+	if controlPlane != "" && controlPlane != intent.KindControlPlane {
 		r.ControlPlane.State = NotPatched
 	}
 	if err != nil {
@@ -175,7 +173,7 @@ func (r *Row) count(record, controlPlane string) {
 	var oldest time.Time
 	for _, one := range behind {
 		machines := &r.Pools
-		if one.Kind == plan.KindControlPlane {
+		if one.Kind == intent.KindControlPlane {
 			machines = &r.ControlPlane
 		}
 		machines.State = MachinesBehind

@@ -213,7 +213,7 @@ func TestRows_SayTheSameInJSON(t *testing.T) {
 func TestMachineTable_SaysWhatTheyHave(t *testing.T) {
 	t.Parallel()
 	groups := []status.Group{group(plan.KindControlPlane, "cp", noon), group("MachineDeployment", "md", noon)}
-	groups[0].Machines[0].Lag, groups[1].Machines[0].Lag = plan.OldContent, plan.OldEntries
+	groups[0].Machines[0].Lag, groups[1].Machines[0].Lag = status.OldContent, status.OldEntries
 	var out bytes.Buffer
 	if err := status.MachineTable(&out, groups, noon.Add(5*time.Hour)); err != nil {
 		t.Fatal(err)

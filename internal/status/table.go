@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
 // Table prints rows for people.
@@ -91,24 +90,12 @@ func MachineTable(out io.Writer, behind []Group, now time.Time) error {
 	for _, group := range behind {
 		for _, machine := range group.Machines {
 			lines = append(lines, []string{
-				machine.Name, group.Kind + "/" + group.Name, Has(machine.Lag), machine.Made.UTC().Format(time.RFC3339),
+				machine.Name, group.Kind + "/" + group.Name, machine.Lag.String(), machine.Made.UTC().Format(time.RFC3339),
 				duration.HumanDuration(now.Sub(machine.Created)),
 			})
 		}
 	}
 	return write(out, lines)
-}
-
-// Has says what a Machine has that a new one has not.
-func Has(lag plan.Lag) string {
-	switch lag {
-	case plan.OldEntries:
-		return "other files or commands"
-	case plan.OldContent:
-		return "older values"
-	default:
-		return "the same"
-	}
 }
 
 func write(out io.Writer, lines [][]string) error {

@@ -148,16 +148,16 @@ func lagging(memory *lookup.Memory, configs []*kinds.KubeadmConfig, o Reconciled
 		lag := plan.LagOf(config.Bootstrap().View(), *o.Recipe, at, plan.UpdateOf(config.Annotations), changed)
 		// Cluster API writes the new spec before an extension has changed the Machine.
 		_, updating := config.Annotations[clusterv1.UpdateInProgressAnnotation]
-		if updating && lag == plan.Current {
-			lag = plan.OldEntries
+		if updating && lag == status.Current {
+			lag = status.OldEntries
 		}
-		if lag == plan.Current {
+		if lag == status.Current {
 			continue
 		}
 		group.Machines = append(group.Machines, status.Machine{
 			Name: metav1.GetControllerOf(config).Name, Lag: lag, Created: config.CreationTimestamp.Time, Made: at,
 		})
-		byItself := updating || lag == plan.OldEntries && (kind == plan.KindControlPlane || o.IsTopologyOwned())
+		byItself := updating || lag == status.OldEntries && (kind == plan.KindControlPlane || o.IsTopologyOwned())
 		if created := config.CreationTimestamp.Time; !byItself && created.After(group.replaceable) {
 			group.replaceable = created
 		}

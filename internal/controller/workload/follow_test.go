@@ -241,13 +241,13 @@ func TestFollow_RecordsWhatIsRestored(t *testing.T) {
 func TestFollow_RecordsFilesThatAreBack(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		lag   plan.Lag
+		lag   status.Lag
 		files string // now
 		want  string
 	}{
-		"the files of its entries": {plan.OldContent, contract.FilesRemovedValue, "remove"},
-		"other files":              {plan.OldEntries, contract.FilesRemovedValue, "0123"},
-		"changed values":           {plan.OldContent, "4567", ""},
+		"the files of its entries": {status.OldContent, contract.FilesRemovedValue, "remove"},
+		"other files":              {status.OldEntries, contract.FilesRemovedValue, "0123"},
+		"changed values":           {status.OldContent, "4567", ""},
 	} {
 		api := &management{annotations: map[string]string{contract.AnnotationUpdatedFiles: test.files}}
 		f := (&Follower{Writer: &reconcile.Writer{Client: backoff.New(api, api, func() time.Time { return noon })}}).Init()

@@ -10,12 +10,13 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
 // record writes contract.AnnotationUpdatedAt and, for other entries, contract.AnnotationUpdatedFiles for Machines that
 // are behind, and whose nodes have the present files.
 func (f *Follower) record(ctx context.Context, p Pass, current []Member, updates map[string]plan.Update) error {
-	behind := map[string]plan.Lag{}
+	behind := map[string]status.Lag{}
 	for _, group := range p.Behind {
 		for _, machine := range group.Machines {
 			behind[machine.Name] = machine.Lag
@@ -27,15 +28,15 @@ func (f *Follower) record(ctx context.Context, p Pass, current []Member, updates
 	}
 	for _, m := range current {
 		update, annotations := updates[m.Secret], map[string]string{}
-		if lag := behind[m.Machine]; lag != plan.Current && !update.At.IsZero() {
+		if lag := behind[m.Machine]; lag != status.Current && !update.At.IsZero() {
 			annotations[contract.AnnotationUpdatedAt] = update.At.UTC().Format(time.RFC3339)
 		}
 		i := slices.IndexFunc(configs, func(c kinds.KubeadmConfig) bool { return c.Name == m.Config })
 		removed := configs[i].Annotations[contract.AnnotationUpdatedFiles] == contract.FilesRemovedValue
 		switch lag := behind[m.Machine]; {
-		case lag == plan.OldEntries && update.Files != "":
+		case lag == status.OldEntries && update.Files != "":
 			annotations[contract.AnnotationUpdatedFiles] = update.Files
-		case lag == plan.OldContent && removed: // it has those of its entries again
+		case lag == status.OldContent && removed: // it has those of its entries again
 			annotations[contract.AnnotationUpdatedFiles] = ""
 		}
 		if err := f.annotate(ctx, &configs[i], annotations); err != nil {

@@ -1,8 +1,8 @@
-package resolve
+package proxyconfig
 
 import "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 
-// Codes of findings about proxy Secrets, beside those of the packages intent, noproxy and proxyconfig.
+// Codes of findings about a proxy Secret as an object.
 const (
 	// CodeSecretNotFound rejects a Cluster or pool whose proxy Secret is missing.
 	CodeSecretNotFound finding.Code = "secret-not-found"
