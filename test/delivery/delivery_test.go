@@ -108,6 +108,7 @@ func everything(t *testing.T, workload *mgmt.Cluster, remote client.Client) (all
 
 // TestOutputs_ReachTheWorkloadCluster applies outputs to another API server, changes them, and removes them.
 func TestOutputs_ReachTheWorkloadCluster(t *testing.T) {
+	t.Parallel()
 	ns, stop := start(t)
 	workload := vocabulary.StartCluster(t)
 	c := newPublisher(t, ns, "prod", "pods,trust=proxy-system,kapp-controller=proxy-system",

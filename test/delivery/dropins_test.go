@@ -113,6 +113,7 @@ func (c *byHand) nodes(want ...string) {
 // TestInPlace_ReplacesDropInsOfRunningNodes changes a Cluster with drop-ins by hand over without replacing a Machine, and
 // compares what its user sees with docs/migration.md.
 func TestInPlace_ReplacesDropInsOfRunningNodes(t *testing.T) {
+	t.Parallel()
 	c := newByHand(t)
 	specs := func() (specs []bootstrapv1.KubeadmConfigSpec) {
 		t.Helper()

@@ -179,6 +179,7 @@ func (c *followed) updated() (times []string) {
 
 // TestInPlace_IsFollowed follows a rotated password through a workload cluster with the controllers of Kubernetes.
 func TestInPlace_IsFollowed(t *testing.T) {
+	t.Parallel()
 	c, stop := newFollowed(t)
 	c.behind(0)
 	c.failsOnOneNode()
@@ -347,6 +348,7 @@ func (c *followed) isUnreachable() {
 
 // TestInPlace_LeavesOtherClustersAlone has a server stand in for a workload cluster, and counts who asks it.
 func TestInPlace_LeavesOtherClustersAlone(t *testing.T) {
+	t.Parallel()
 	if shared == nil {
 		t.Skipf("%s is not set", mgmt.AssetsVariable)
 	}

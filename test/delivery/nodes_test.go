@@ -209,6 +209,7 @@ func (c inPlace) isGone() {
 
 // TestNodes_GetFilesAndLoseThem follows a Cluster from the annotation on to the annotation off.
 func TestNodes_GetFilesAndLoseThem(t *testing.T) {
+	t.Parallel()
 	c, stop := newInPlace(t, nil)
 	c.Eventually(contract.ReasonPublished, "node files prod-proxy-files")
 	set, version := c.has("prod-proxy-files")
@@ -304,6 +305,7 @@ func (c inPlace) changesImage(stop func()) {
 
 // TestNodes_OfAPoolHaveFilesOfTheirOwn has a pool with another proxy Secret, and takes it away again.
 func TestNodes_OfAPoolHaveFilesOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	c, _ := newInPlace(t, nil)
 	o := vocabulary.NewClassic(c.Namespace, c.Name, c.Name)
 	o.Deployment.Annotations = map[string]string{contract.AnnotationSecret: "pool"}
@@ -330,6 +332,7 @@ func TestNodes_OfAPoolHaveFilesOfTheirOwn(t *testing.T) {
 
 // TestNodes_LeaveADaemonSetOfOthersAlone has a DaemonSet in the workload cluster that has the name of ours.
 func TestNodes_LeaveADaemonSetOfOthersAlone(t *testing.T) {
+	t.Parallel()
 	labels := map[string]string{"app": "mine"}
 	mine := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: contract.NodesNamespace},
@@ -372,6 +375,7 @@ func TestNodes_LeaveADaemonSetOfOthersAlone(t *testing.T) {
 // TestNodes_OfClustersThatArePausedOrDeletedStayAsTheyAre pauses a Cluster, and then deletes it while its workload
 // cluster is away.
 func TestNodes_OfClustersThatArePausedOrDeletedStayAsTheyAre(t *testing.T) {
+	t.Parallel()
 	c, _ := newInPlace(t, nil)
 	_, version := c.has("prod-proxy-files")
 	c.Eventually(contract.ReasonPublished)

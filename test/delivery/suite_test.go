@@ -2,9 +2,9 @@ package delivery
 
 import (
 	"context"
-	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -98,9 +98,15 @@ func eventually(t *testing.T, what string, problem func() string) {
 		if err := shared.client.List(t.Context(), &clusters); err != nil {
 			return 0, err
 		}
-		var version int
-		_, err := fmt.Sscan(clusters.Items[0].ResourceVersion, &version)
-		return version, err
+		latest := 0
+		for i := range clusters.Items {
+			version, err := strconv.Atoi(clusters.Items[i].ResourceVersion)
+			if err != nil {
+				return 0, err
+			}
+			latest = max(latest, version)
+		}
+		return latest, nil
 	}
 	wait.Rule{Still: 90 * time.Second, Poll: 50 * time.Millisecond, Moved: moved}.Until(t, what, problem)
 }

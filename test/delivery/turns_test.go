@@ -123,6 +123,7 @@ func (c *crowd) settles(what, generated, before string, bound int) string {
 
 // TestTurns_AreNeverMoreThanTheBound has twelve nodes change for every reason that there is.
 func TestTurns_AreNeverMoreThanTheBound(t *testing.T) {
+	t.Parallel()
 	if shared == nil {
 		t.Skip("there is no API server")
 	}
