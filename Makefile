@@ -24,8 +24,9 @@ FUZZ_TIME ?= 30s
 # A module of its own, so that the product does not depend on what it needs.
 MODULES := test/engines
 
-# A proxy of the developer's machine must not decide about a test of proxies. Modules are downloaded before, with it.
-WITHOUT_PROXY := env $(foreach name,HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy,-u $(name))
+# A proxy of the developer's machine must not decide about a test of proxies, nor flags of this make about one that a test
+# runs. Modules are downloaded before, with the proxy.
+WITHOUT_PROXY := env -u MAKEFLAGS $(foreach name,HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy,-u $(name))
 FETCH_MODULES = $(TOOL) gotestsum --version >/dev/null; $(TOOL) ko version >/dev/null; for module in . $(MODULES); do go list -C $$module -e -deps -test ./... >/dev/null; done
 # Each run leaves its results in a file of its own.
 RESULTS := $(CURDIR)/out/tests
@@ -179,23 +180,25 @@ verify-vuln: ## Look for known vulnerabilities; says so where the database canno
 
 ##@ Test
 
+# Tests with an API server wait most of their time: they run beside lint, vet and unit tests, which compute and follow each
+# other.
 .PHONY: test
 test: ## Lint, vet and run all tests; the last line is their sum.
 	@rm -rf '$(RESULTS)'; status=0; \
-	for target in lint vet test-unit test-envtest; do $(MAKE) --no-print-directory $$target || status=1; done; \
+	$(MAKE) --no-print-directory --keep-going --jobs=2 test-envtest lint vet test-unit || status=1; \
 	$(MAKE) --no-print-directory test-summary; exit $$status
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but this machine, seeds of fuzz targets included.
 	@mkdir -p out/tests; $(FETCH_MODULES); echo "== unit tests"
 	@status=0; $(WITHOUT_PROXY) $(GOTESTSUM) -- $(RACE) -shuffle=on $(UNIT_PACKAGES) || status=1; \
-	for module in $(MODULES); do (cd $$module && $(WITHOUT_PROXY) $(GOTESTSUM) -- -count=1 -shuffle=on ./...) || status=1; done; exit $$status
+	(cd test/engines && $(WITHOUT_PROXY) $(GOTESTSUM) -- -count=1 -shuffle=on $$(go list ./... | grep -v /charts)) || status=1; exit $$status
 
 .PHONY: test-envtest
 test-envtest: ## Run the tests that need an API server.
 	@mkdir -p out/tests; $(FETCH_MODULES); echo "== tests with an API server"
 	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" clusterctl kube-controller-manager || true; status=0; \
-	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages="$(ENVTEST_PACKAGES)" -- -shuffle=on -parallel 8 -timeout 25m || status=1; \
+	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages="$(ENVTEST_PACKAGES)" -- -shuffle=on -p 4 -parallel 8 -timeout 25m || status=1; \
 	(cd test/engines && $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages=./charts -- -count=1) || status=1; \
 	exit $$status
 
