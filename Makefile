@@ -11,6 +11,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 LDFLAGS := -s -w -X $(MODULE)/internal/contract.release=$(VERSION)
 
 TOOL := go tool -modfile='$(CURDIR)/go.tools.mod'
+# The tests that compare tables of docs/ with the program.
+TABLES = go test -count=1 -p 1 -run '^TestTables_' $$(grep -rl --include='*_test.go' 'tables.Table{' internal | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 GENERATE := $(TOOL) controller-gen rbac:roleName=manager-role webhook paths=./internal/controller/... paths=./internal/webhook/...
 
 # Tests that need a cluster, a node or time of their own are below test/, all others are unit tests.
@@ -87,10 +89,11 @@ chart: ## Write the Helm chart of VERSION, with an image in REGISTRY, into out/c
 	@go run ./hack/chart -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -out '$(CURDIR)/out/chart/capi-proxy-patcher' 2> >(grep -v "'vars' is deprecated" >&2)
 
 .PHONY: generate
-generate: ## Write roles, webhook configurations and copy methods from the markers in internal/.
+generate: ## Write roles, webhook configurations and copy methods from the markers in internal/, and tables of docs/ from the program.
 	$(GENERATE) output:rbac:dir=config/rbac output:webhook:dir=config/webhook
 	$(TOOL) controller-gen object paths=./internal/kinds/...
 	@mkdir -p out; awk -f hack/rooms.awk docs/scope.md >out/scope.md && cp out/scope.md docs/scope.md
+	@$(TABLES) -update-docs >/dev/null || $(TABLES)
 
 .PHONY: manifests
 manifests: ## Write out/components.yaml, everything that an installation needs.
@@ -161,6 +164,7 @@ verify-gen: ## Check that make generate changes nothing.
 	$(TOOL) controller-gen object paths=./internal/kinds/... output:dir=out/generated/_kinds
 	diff -u internal/kinds/zz_generated.deepcopy.go out/generated/_kinds/zz_generated.deepcopy.go
 	awk -f hack/rooms.awk docs/scope.md | diff -u docs/scope.md -
+	$(TABLES)
 
 .PHONY: verify-golden
 verify-golden: ## Check that changed golden files come with a line in CHANGELOG.md.

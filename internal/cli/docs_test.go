@@ -6,7 +6,6 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/tables"
 )
 
 // reference returns docs/reference.md.
@@ -26,38 +26,6 @@ func reference(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-func TestReference_HasEveryFlag(t *testing.T) {
-	t.Parallel()
-	text := reference(t)
-	for _, cmd := range newRoot(Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}).Commands() {
-		if cmd.Hidden || cmd.Name() == "help" || cmd.Name() == "completion" {
-			continue
-		}
-		_, section, found := strings.Cut(text, "### `capi-proxy-patcher "+cmd.Name()+"`")
-		if !found {
-			t.Errorf("no section for %s", cmd.Name())
-			continue
-		}
-		section, _, _ = strings.Cut(section, "\n### ")
-		checkFlags(t, cmd, section)
-	}
-}
-
-func checkFlags(t *testing.T, cmd *cobra.Command, section string) {
-	t.Helper()
-	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Name != "help" && !strings.Contains(section, "`--"+f.Name+"`") {
-			t.Errorf("%s --%s is not in its section", cmd.Name(), f.Name)
-		}
-	})
-	for _, sub := range cmd.Commands() {
-		if !strings.Contains(section, "`"+sub.Name()+"`") {
-			t.Errorf("%s is not in the section of %s", sub.Name(), cmd.Name())
-		}
-		checkFlags(t, sub, section)
-	}
 }
 
 func TestReference_HasEveryNameOfTheContract(t *testing.T) {
@@ -93,28 +61,49 @@ func TestReference_HasEveryNameOfTheContract(t *testing.T) {
 	}
 }
 
-// TestReference_HasTheTableOfReasons compares the tables of both conditions with the one that the program reads. Each
-// has its rows in the same order.
-func TestReference_HasTheTableOfReasons(t *testing.T) {
-	t.Parallel()
-	_, text, _ := strings.Cut(reference(t), "\n## Condition\n")
-	text, _, _ = strings.Cut(text, "\n## Events\n")
-	configured, published, _ := strings.Cut(text, "\n`"+contract.ConditionProxyPublished+"`")
-	listed := map[contract.Reason]bool{}
-	for _, table := range []string{configured, published} {
-		last := -1
-		for _, row := range regexp.MustCompile("(?m)^\\| (True|False|Unknown) \\| `(\\w+)` \\| ([a-z ]+) \\|").FindAllStringSubmatch(table, -1) {
-			reason := contract.Reason{Status: row[1], Name: row[2], Task: contract.Task(row[3])}
-			at := slices.Index(contract.Reasons(), reason)
-			if at <= last {
-				t.Errorf("%v: there is no such reason, or it comes before the row above", reason)
-			}
-			listed[reason], last = true, at
+// TestTables_OfFlags compares docs/reference.md. The table of a command has the flags of its commands, too.
+func TestTables_OfFlags(t *testing.T) {
+	for _, cmd := range newRoot(Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}).Commands() {
+		if cmd.Name() == "help" || cmd.Name() == "completion" {
+			continue
+		}
+		table := tables.Table{Page: "../../docs/reference.md", Name: "flags of " + cmd.Name(), AnyOrder: true}
+		for _, each := range append([]*cobra.Command{cmd}, cmd.Commands()...) {
+			each.LocalFlags().VisitAll(func(f *pflag.Flag) {
+				name := "`--" + f.Name + "`"
+				if f.Shorthand != "" {
+					name = "`-" + f.Shorthand + "`, " + name
+				}
+				if f.Name != "help" {
+					table.Add(name)
+				}
+			})
+		}
+		table.Compare(t)
+	}
+}
+
+// TestTables_OfReasons compares docs/reference.md. A reason is one of ProxyConfigured unless it is named here.
+func TestTables_OfReasons(t *testing.T) {
+	both := []string{
+		contract.ReasonInternalError, contract.ReasonInvalidSettings, contract.ReasonSettingsNotFound, contract.ReasonNameTaken,
+		contract.ReasonWaitingForEndpoint,
+	}
+	published := append([]string{
+		contract.ReasonPublished, contract.ReasonInvalidOutput, contract.ReasonCredentialsWithheld, contract.ReasonKubernetesTooOld,
+		contract.ReasonTooLarge, contract.ReasonDeliveryFailed, contract.ReasonInPlaceNotInstalled, contract.ReasonDelivering,
+		contract.ReasonWithdrawing,
+	}, both...)
+	tableOf := map[bool]*tables.Table{
+		false: {Page: "../../docs/reference.md", Name: "reasons of ProxyConfigured", Key: 1},
+		true:  {Page: "../../docs/reference.md", Name: "reasons of ProxyPublished", Key: 1},
+	}
+	for _, r := range contract.Reasons() {
+		tableOf[slices.Contains(published, r.Name)].Add(r.Status, "`"+r.Name+"`", string(r.Task))
+		if slices.Contains(both, r.Name) {
+			tableOf[false].Add(r.Status, "`"+r.Name+"`", string(r.Task))
 		}
 	}
-	for _, reason := range contract.Reasons() {
-		if !listed[reason] {
-			t.Errorf("docs/reference.md has no row for %v", reason)
-		}
-	}
+	tableOf[false].Compare(t)
+	tableOf[true].Compare(t)
 }

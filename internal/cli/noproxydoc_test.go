@@ -15,6 +15,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/tables"
 )
 
 // page returns docs/no-proxy.md.
@@ -48,48 +49,30 @@ func rows(text string, header ...string) [][]string {
 	return found
 }
 
-func TestNoProxyPage_HasEveryCodeOnceWithItsKind(t *testing.T) {
-	t.Parallel()
-	codes := append(noproxy.Codes(), intent.CodeBadAnnotation, intent.CodeBadEncoding, intent.CodeBadLabel,
-		intent.CodeBadMetadata,
-		clusters.CodeSecretEncrypted, proxyconfig.CodeSecretNotFound, lint.CodeOverridden, lint.CodeMirrorProxied,
-		proxyconfig.CodeUnlabelledSecret, intent.CodeUnknownName)
-	lastRejection := slices.Index(codes, noproxy.CodeBadName)
-	var listed []string
-	for _, cells := range rows(page(t), "code", "kind", "meaning", "write instead") {
-		code := strings.Trim(cells[0], "`")
-		listed = append(listed, code)
-		i := slices.Index(codes, finding.Code(code))
-		kind := "warning"
-		if i <= lastRejection || i >= len(noproxy.Codes()) && i < len(codes)-4 { // the last four are no rejections
-			kind = "rejection"
-		}
-		if slices.Contains([]finding.Code{clusters.CodeSecretEncrypted, lint.CodeMirrorProxied}, finding.Code(code)) {
-			kind = "note"
-		}
-		if i < 0 || cells[1] != kind || cells[2] == "" || cells[3] == "" {
-			t.Errorf("row %q: code %d, kind is %s", cells, i, kind)
-		}
+// TestTables_OfCodesAndGroups compares docs/no-proxy.md.
+func TestTables_OfCodesAndGroups(t *testing.T) {
+	const page = "../../docs/no-proxy.md"
+	groups := tables.Table{Page: page, Name: "groups"}
+	for _, group := range noproxy.Groups() {
+		groups.Add("`" + string(group) + "`")
 	}
-	for i, c := range codes {
-		if i >= len(listed) || listed[i] != string(c) {
-			t.Fatalf("codes are %q, want %q", listed, codes)
-		}
+	groups.Compare(t)
+	codes := tables.Table{Page: page, Name: "codes of lists"}
+	last := slices.Index(noproxy.Codes(), noproxy.CodeBadName) // of the rejections
+	for i, code := range noproxy.Codes() {
+		codes.Add("`"+string(code)+"`", map[bool]string{true: "rejection", false: "warning"}[i <= last])
 	}
-	if len(listed) != len(codes) {
-		t.Errorf("%d rows for %d codes", len(listed), len(codes))
+	codes.Compare(t)
+	codes = tables.Table{Page: page, Name: "codes of objects", AnyOrder: true}
+	for code, kind := range map[finding.Code]string{
+		intent.CodeBadAnnotation: "rejection", intent.CodeBadEncoding: "rejection", intent.CodeBadLabel: "rejection",
+		intent.CodeBadMetadata: "rejection", clusters.CodeSecretEncrypted: "note", proxyconfig.CodeSecretNotFound: "rejection",
+		lint.CodeOverridden: "warning", lint.CodeMirrorProxied: "note", proxyconfig.CodeUnlabelledSecret: "warning",
+		intent.CodeUnknownName: "warning",
+	} {
+		codes.Add("`"+string(code)+"`", kind)
 	}
-}
-
-func TestNoProxyPage_HasEveryGroupInOrder(t *testing.T) {
-	t.Parallel()
-	var groups []noproxy.Group
-	for _, cells := range rows(page(t), "group", "entries", "from") {
-		groups = append(groups, noproxy.Group(strings.Trim(cells[0], "`")))
-	}
-	if !slices.Equal(groups, noproxy.Groups()) {
-		t.Errorf("groups are %q", groups)
-	}
+	codes.Compare(t)
 }
 
 // TestNoProxyPage_SaysWhatEntriesBecome runs the examples of the page.
@@ -117,59 +100,37 @@ func TestNoProxyPage_SaysWhatEntriesBecome(t *testing.T) {
 	}
 }
 
-// TestNoProxyPage_SaysWhatClientsCover compares the table of clients with their models.
-func TestNoProxyPage_SaysWhatClientsCover(t *testing.T) {
-	t.Parallel()
-	specs := map[string]string{
+// TestTables_OfClients compares docs/no-proxy.md with the models of clients.
+func TestTables_OfClients(t *testing.T) {
+	table := tables.Table{Page: "../../docs/no-proxy.md", Name: "clients", AnyOrder: true}
+	for name, spec := range map[string]string{
 		"Go: containerd, kubelet, kubeadm": "go", "curl 7.88, git, PHP": "curl@7.88.1", "curl 7.74 and older": "curl@7.74.0", "curl 8.14": "curl@8.14.1",
 		"curl 8.23": "curl@8.23.0", "wget": "wget", "Python urllib": "urllib", "Python requests": "requests", "Python httpx 0.28": "httpx", "aiohttp": "aiohttp",
 		"Ruby": "ruby", "Node `fetch` 24 (undici 7)": "node-fetch", "Node `http` 24": "node-http", "axios": "axios",
-	}
-	checked := 0
-	for _, cells := range rows(page(t), "client", "name covers", "dot covers", "networks", "ports", "a trap") {
-		spec, known := specs[cells[0]]
-		if !known {
-			continue
-		}
-		checked++
+	} {
 		c, err := match.Lookup(spec)
 		if err != nil {
 			t.Fatal(err)
 		}
-		direct := func(list, url string) bool {
-			a, err := c.MatchResolved(list, url, nil)
-			if err != nil {
-				t.Fatal(err)
+		covers := func(list string, texts [4]string, urls ...string) string {
+			found := 0
+			for i, url := range urls {
+				a, err := c.MatchResolved(list, url, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if a.Verdict == match.Direct {
+					found |= 1 << i
+				}
 			}
-			return a.Verdict == match.Direct
+			return texts[found]
 		}
-		type direction struct{ itself, below bool }
-		want := map[string]direction{
-			"itself and names below": {itself: true, below: true}, "both": {itself: true, below: true},
-			"names below": {below: true}, "only itself": {itself: true},
-		}
-		for i, list := range []string{"example.com", ".example.com"} {
-			text, _, _ := strings.Cut(cells[1+i], ",")
-			if got := (direction{
-				direct(list, "https://example.com"),
-				direct(list, "https://a.example.com"),
-			}); got != want[text] {
-				t.Errorf("%s, %s: the page says %q, the model %v", cells[0], list, text, got)
-			}
-		}
-		if got := direct("10.0.0.0/8", "https://10.1.2.3"); got != strings.Contains(cells[3], "IPv4") {
-			t.Errorf("%s, IPv4 networks: the page says %q, the model %t", cells[0], cells[3], got)
-		}
-		if got := direct("fd00::/8", "https://[fd00::1]"); got != strings.Contains(cells[3], "IPv6") {
-			t.Errorf("%s, IPv6 networks: the page says %q, the model %t", cells[0], cells[3], got)
-		}
-		if got := direct("example.com:8443", "https://example.com:8443"); got == (cells[4] == "no") {
-			t.Errorf("%s, ports: the page says %q, the model %t", cells[0], cells[4], got)
-		}
+		names, itself, below := [4]string{"none", "only itself", "names below", "both"}, "https://example.com", "https://a.example.com"
+		table.Add(name, covers("example.com", names, itself, below), covers(".example.com", names, itself, below),
+			covers("10.0.0.0/8,fd00::/8", [4]string{"none", "IPv4", "IPv6", "IPv4, IPv6"}, "https://10.1.2.3", "https://[fd00::1]"),
+			covers("example.com:8443", [4]string{"no", "yes"}, "https://example.com:8443"))
 	}
-	if checked != len(specs) {
-		t.Errorf("%d of %d clients are on the page", checked, len(specs))
-	}
+	table.Compare(t)
 }
 
 func TestNoProxyPage_HasEveryFieldOfTheOutputs(t *testing.T) {

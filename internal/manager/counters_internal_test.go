@@ -6,19 +6,17 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/tables"
 )
 
 func TestCounters_CountByOutcome(t *testing.T) {
@@ -103,29 +101,20 @@ capi_proxy_patcher_writes_total{outcome="refused",resource="secrets",verb="updat
 	}
 }
 
-// TestReference_ListsTheMetricsThatExist compares both ways, so that queries can be checked against the reference.
-func TestReference_ListsTheMetricsThatExist(t *testing.T) {
-	t.Parallel()
-	reference, err := os.ReadFile("../../docs/reference.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var listed, described []string
-	for _, line := range regexp.MustCompile("(?m)^\\| `(capi_proxy_patcher_\\w+)` \\|").FindAllStringSubmatch(string(reference), -1) {
-		listed = append(listed, line[1])
-	}
-	descriptions := make(chan *prometheus.Desc, 100)
-	newCounters().Describe(descriptions)
-	report.Metrics{PerCluster: true}.Describe(descriptions)
-	close(descriptions)
-	for d := range descriptions {
-		_, name, _ := strings.Cut(d.String(), `fqName: "`)
-		name, _, _ = strings.Cut(name, `"`)
-		described = append(described, name)
-	}
-	slices.Sort(listed)
-	slices.Sort(described)
-	if diff := cmp.Diff(described, listed); diff != "" {
-		t.Errorf("docs/reference.md (-exist +listed):\n%s", diff)
+// TestTables_OfMetrics compares docs/reference.md.
+func TestTables_OfMetrics(t *testing.T) {
+	for name, metrics := range map[string]prometheus.Collector{
+		"metrics of Clusters": report.Metrics{PerCluster: true}, "metrics of each process": newCounters(),
+	} {
+		descriptions := make(chan *prometheus.Desc, 100)
+		metrics.Describe(descriptions)
+		close(descriptions)
+		table := tables.Table{Page: "../../docs/reference.md", Name: name, AnyOrder: true}
+		for d := range descriptions {
+			parts := regexp.MustCompile(`fqName: "(\w+)".*variableLabels: \{(.*)\}\}`).FindStringSubmatch(d.String())
+			labels := "`" + strings.ReplaceAll(parts[2], ",", "`, `") + "`"
+			table.Add("`"+parts[1]+"`", strings.TrimPrefix(labels, "``"))
+		}
+		table.Compare(t)
 	}
 }

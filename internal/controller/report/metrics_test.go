@@ -1,12 +1,10 @@
 package report
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -78,23 +76,5 @@ capi_proxy_patcher_cluster_status{name="two",namespace="team",reason="InternalEr
 	}
 	if problems, err := testutil.CollectAndLint(Metrics{Reporter: r, PerCluster: true}); err != nil || len(problems) > 0 {
 		t.Error(problems, err)
-	}
-}
-
-func TestMetrics_AreInTheReference(t *testing.T) {
-	t.Parallel()
-	reference, err := os.ReadFile("../../../docs/reference.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	descriptions := make(chan *prometheus.Desc, 100)
-	Metrics{PerCluster: true}.Describe(descriptions)
-	close(descriptions)
-	for d := range descriptions {
-		_, name, _ := strings.Cut(d.String(), `fqName: "`)
-		name, _, _ = strings.Cut(name, `"`)
-		if !strings.Contains(string(reference), "| `"+name+"` |") {
-			t.Errorf("docs/reference.md does not list %s", name)
-		}
 	}
 }

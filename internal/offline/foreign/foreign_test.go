@@ -15,6 +15,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/foreign"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/tables"
 )
 
 func encoded(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
@@ -326,17 +327,12 @@ func TestRead_ReadsAShellFileAsAShell(t *testing.T) {
 	}
 }
 
-// TestForms_AreInTheDocs compares docs/reference.md with the table.
-func TestForms_AreInTheDocs(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../../../docs/reference.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+// TestTables_OfForms compares docs/reference.md.
+func TestTables_OfForms(t *testing.T) {
+	table := tables.Table{Page: "../../../docs/reference.md", Name: "forms", AnyOrder: true}
 	for line := range strings.SplitSeq(strings.TrimSpace(foreign.Forms), "\n") {
-		column := strings.Split(line, " | ")
-		if len(column) != 4 || !strings.Contains(string(text), "\n| "+column[0]+" | ") {
-			t.Errorf("docs/reference.md has no row for %s", line)
-		}
+		form, _, _ := strings.Cut(line, " | ")
+		table.Add(form)
 	}
+	table.Compare(t)
 }

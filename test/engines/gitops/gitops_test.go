@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/ext"
 	lua "github.com/yuin/gopher-lua"
@@ -84,7 +84,7 @@ func conditionOf(kind, status, reason string) object {
 	return object{"type": kind, "status": status, "reason": reason, "message": "100% of \"it\""}
 }
 
-// cases returns Clusters with each reason of the table in docs/reference.md, and without the condition.
+// cases returns Clusters with each reason, and without the condition.
 func cases(t *testing.T) []clusterCase {
 	t.Helper()
 	labelled, unlabelled := object{label: "true"}, object{"a": "b"}
@@ -102,24 +102,17 @@ func cases(t *testing.T) []clusterCase {
 	paused := clusterOf(labelled, "Provisioned", true, available, conditionOf(condition, "True", "Configured"))
 	paused["spec"] = object{"paused": true}
 	list = append(list, clusterCase{"paused", paused, "Suspended", "Current"})
-	row := regexp.MustCompile("(?m)^\\| (True|False|Unknown) \\| `([A-Za-z]+)` \\| ([a-z ]+) \\|")
-	_, table, _ := strings.Cut(read(t, "reference.md"), "\n## Condition\n")
-	table, _, _ = strings.Cut(table, "`capi-proxy-patcher.io/ProxyPublished` on the Cluster")
-	rows := row.FindAllStringSubmatch(table, -1)
-	if len(rows) < 15 {
-		t.Fatalf("docs/reference.md has %d reasons", len(rows))
-	}
-	for _, r := range rows {
+	for _, r := range contract.Reasons() {
 		argo, flux := "Healthy", "Current"
 		switch {
-		case r[1] == "Unknown":
+		case r.Status == "Unknown":
 			argo, flux = "Progressing", "InProgress"
-		case r[1] == "False" && r[3] != "roll out":
+		case r.Status == "False" && r.Task != contract.TaskRollOut:
 			argo, flux = "Degraded", "Failed"
 		}
 		list = append(list, clusterCase{
-			r[1] + " " + r[2],
-			clusterOf(labelled, "Provisioned", true, available, conditionOf(condition, r[1], r[2])), argo, flux,
+			r.Status + " " + r.Name,
+			clusterOf(labelled, "Provisioned", true, available, conditionOf(condition, r.Status, r.Name)), argo, flux,
 		})
 	}
 	return list
