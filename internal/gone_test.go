@@ -33,6 +33,9 @@ var gone = []struct {
 	}},
 	{"a proxy Secret without the label the moment", []string{`names of Secrets are watched`}},
 	{"", []string{`hack/(scale|bench|measure|rooms|testsummary|licences)\b`, `bench-growth`, `bench-baseline`, `demo-stop`}},
+	{"", []string{
+		`internal/(counters|host|nodescript|version)\b`, `controller/(caches|owners)\b`, `publish/nodes\b`,
+	}},
 	{"by ClusterResourceSets", []string{
 		`--deliver\b`, `components/deliver`, `LabelDeliverTo`, `/deliver-to`, `DeliveryNotInstalled`, `digest-key`,
 		`ClusterResourceSet`,
