@@ -17,7 +17,8 @@ GENERATE := $(TOOL) controller-gen rbac:roleName=manager-role webhook paths=./in
 
 # Tests that need a cluster, a node or time of their own are below test/, all others are unit tests.
 UNIT_PACKAGES = $$(go list ./... | grep -v '/test/')
-ENVTEST_PACKAGES = $$(go list ./test/... | grep -vE '/test/(e2e|node)(/|$$)')
+# Packages that take longest begin.
+ENVTEST_PACKAGES = $$(go list ./test/delivery ./test/hostile ./test/install ./test/faults ./test/envtest ./test/... | grep -vE '/test/(e2e|node)(/|$$)')
 
 # The race detector needs a C compiler.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
