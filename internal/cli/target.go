@@ -144,9 +144,9 @@ func (o explainOptions) fromManifests(_ context.Context, streams Streams) (targe
 		secrets: manifests.Resolver(nil).Secrets, unresolved: all[i].Unresolved,
 	}
 	bootstrap := func(override string) (objects []kinds.BootstrapObject) {
-		for _, member := range manifests.Members(all[i].Object) {
-			if manifests.Uses(member, override) {
-				objects = append(objects, manifests.BootstrapOf(member.Object))
+		for _, use := range manifests.Uses(all[i].Object) {
+			if use.Override == override {
+				objects = append(objects, manifests.BootstrapOf(use.Object))
 			}
 		}
 		return objects

@@ -37,12 +37,19 @@ type pass struct {
 	topology *reconcile.Topology
 	// read are the versions of the proxy Secrets that the pass has looked for.
 	read map[string]string
+	// settings are those that the pass has read, hidden is whether those whose values are not known have certificates
+	// alone, by the proxy Secret that a pool names.
+	settings []reconcile.Settings
+	hidden   map[string]*bool
 	// current reports that the cached Cluster asks for the same as that of the API server.
 	current bool
 }
 
 func (c *Controller) newPass(cluster *kinds.Cluster, view intent.Cluster) *pass {
-	p := &pass{Controller: c, cluster: cluster, view: view, configs: c.reader.Configs(view), read: map[string]string{}}
+	p := &pass{
+		Controller: c, cluster: cluster, view: view, configs: c.reader.Configs(view), read: map[string]string{},
+		hidden: map[string]*bool{},
+	}
 	p.secrets = reconcile.Store{Writer: c.writer, Reader: c.reader, Now: c.Now}.Of(cluster, view, p.configs)
 	if view.Topology {
 		p.topology = &reconcile.Topology{
@@ -117,7 +124,13 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 	var out report.Outcome
 	resolver := resolve.Resolver{Secrets: recorded{p.Memory, p.read}, Now: p.Now, Object: pool}
 	resolution, err := p.Memory.Resolve(ctx, resolver, p.view, p.options, override)
+	if hidden, ok := errors.AsType[resolve.Hidden](err); ok {
+		p.settings = append(p.settings, reconcile.Settings{Err: err})
+		p.hidden[override] = new(hidden.IsTrustOnly())
+		return nil, out, nil
+	}
 	if found := finding.Of(err); len(found) > 0 {
+		p.settings = append(p.settings, reconcile.Settings{Err: err})
 		count(p.Resolved, found[0].Reason)
 		out.Find(found...)
 		return nil, out, nil
@@ -127,6 +140,7 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 		return nil, out, err
 	}
 	count(p.Resolved, contract.ReasonConfigured)
+	p.settings = append(p.settings, reconcile.Settings{Resolution: &resolution, Warnings: resolution.Warnings})
 	if !resolution.Complete {
 		out.Add(contract.ReasonWaitingForEndpoint,
 			"spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; bootstrap data waits for it, because NO_PROXY must "+
@@ -156,6 +170,7 @@ func (p *pass) proxiedNodes(ctx context.Context, main *resolve.Resolution) (out 
 		return out, fmt.Errorf("listing Machines of the control plane: %w", err)
 	}
 	out.Warnings = main.ProxiedNodes(p.options, list.Items)
+	p.settings = append(p.settings, reconcile.Settings{Resolution: main, Warnings: out.Warnings})
 	return out, nil
 }
 
@@ -277,11 +292,11 @@ type facts struct {
 
 func (f facts) Values(o plan.Object) (plan.Values, error) {
 	if o.Override() == "" {
-		return plan.Values{Resolution: f.main}, nil
+		return plan.Values{Resolution: f.main, TrustOnly: f.hidden[""]}, nil
 	}
 	resolution, found, err := f.resolve(f.ctx, o.Override(), o.Overrider())
 	f.out.Join(found)
-	return plan.Values{Resolution: resolution}, err
+	return plan.Values{Resolution: resolution, TrustOnly: f.hidden[o.Override()]}, err
 }
 
 func (f facts) Taken(o plan.Object, secret string) (string, error) {
@@ -310,7 +325,7 @@ func (f facts) Begun() (bool, error) {
 func (p *pass) carryOut(ctx context.Context, o reconcile.Object, decision plan.Decision) (
 	reconciled reconcile.Reconciled, out report.Outcome, err error,
 ) {
-	reconciled.Object = o
+	reconciled.Object, reconciled.Decision = o, decision
 	resolution := resolve.Resolution{}
 	if decision.Resolution != nil {
 		resolution = *decision.Resolution

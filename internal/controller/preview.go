@@ -4,21 +4,13 @@ import (
 	"context"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 // Preview is the result of a dry-run reconcile.
-type Preview struct {
-	report.Outcome
-
-	// Condition is the one that the pass would report, the zero value if it would report none or remove it.
-	Condition finding.Condition
-	// Reconciled are the bootstrap objects of an enabled Cluster, with what their nodes should have.
-	Reconciled []reconcile.Reconciled
-}
+type Preview = reconcile.Preview
 
 // Preview runs one pass over a Cluster and reports nothing. Only with a client that does not write, it changes nothing.
 func (c *Controller) Preview(ctx context.Context, cluster *kinds.Cluster) (Preview, error) {
@@ -30,7 +22,7 @@ func (c *Controller) Preview(ctx context.Context, cluster *kinds.Cluster) (Previ
 	if found := finding.Of(err); len(found) > 0 {
 		done.Findings, err = found, nil
 	}
-	preview := Preview{Outcome: done.Outcome, Reconciled: done.reconciled}
+	preview := Preview{Outcome: done.Outcome, Settings: done.settings, Reconciled: done.reconciled}
 	if err == nil && !done.idle && !done.gone {
 		preview.Condition = finding.ConditionOf(done.Findings, done.summary)
 	}

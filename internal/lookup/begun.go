@@ -55,13 +55,9 @@ func (c ControlPlanes) Begun(ctx context.Context, namespace, cluster string) (bo
 			return true, nil
 		}
 	}
-	of, err := labels.NewRequirement(clusterv1.ClusterNameLabel, selection.Equals, []string{cluster})
-	if err != nil {
-		return false, fmt.Errorf("selecting KubeadmConfigs by the name of the Cluster: %w", err)
-	}
 	// Not their metadata alone: the client would look up their resource each time, which costs more than an empty list.
-	if err := c.Live.List(ctx, configs, in, client.MatchingLabelsSelector{Selector: ofControlPlane.Add(*of)},
-		client.Limit(1)); err != nil {
+	if err := c.Live.List(ctx, configs, in, ofControlPlane,
+		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster}, client.Limit(1)); err != nil {
 		return false, fmt.Errorf("listing KubeadmConfigs of the control plane: %w", err)
 	}
 	return len(configs.Items) > 0, nil

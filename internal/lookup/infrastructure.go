@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
@@ -53,7 +54,7 @@ func (m *Memory) Templates(ctx context.Context, namespace string, pools []plan.P
 			return plan.Infrastructure{Windows: template.Windows}, 0, err
 		}
 		if !template.Exists {
-			missing := fmt.Sprintf("%s %s/%s of %s", pool.Infrastructure.Kind, namespace, pool.Infrastructure.Name, pool)
+			missing := fmt.Sprintf("%s %s of %s", pool.Infrastructure.Kind, klog.KRef(namespace, pool.Infrastructure.Name), pool)
 			return plan.Infrastructure{Missing: missing}, template.Again, nil
 		}
 	}
@@ -118,7 +119,7 @@ func (m *Memory) readTemplate(ctx context.Context, key templateKey) (Template, e
 	}
 	template := Template{Exists: true}
 	if field := patch.WindowsField(object.Object["spec"]); field != "" {
-		template.Windows = field + " of " + key.kind + " " + name.String()
+		template.Windows = field + " of " + key.kind + " " + klog.KRef(name.Namespace, name.Name).String()
 	}
 	return template, nil
 }

@@ -28,6 +28,8 @@ type Memory struct {
 	Live client.Reader
 	// ProxySecrets reads from a cache of the Secrets with contract.LabelProxySecret.
 	ProxySecrets client.Reader
+	// Secrets reads proxy Secrets in the place of ProxySecrets and Live, nil for those.
+	Secrets resolve.SecretReader
 	// Mapper knows the kinds of the API server.
 	Mapper meta.RESTMapper
 	// Installation is the installation-wide proxy Secret, or the zero value.

@@ -30,6 +30,9 @@ func SecretMetadata() *metav1.PartialObjectMetadata {
 
 // ReadSecret implements resolve.SecretReader.
 func (m *Memory) ReadSecret(ctx context.Context, name types.NamespacedName) (*resolve.Secret, error) {
+	if m.Secrets != nil {
+		return m.Secrets.ReadSecret(ctx, name)
+	}
 	secret := &corev1.Secret{}
 	err := m.ProxySecrets.Get(ctx, name, secret, client.UnsafeDisableDeepCopy) // nobody changes what is read
 	if apierrors.IsNotFound(err) {

@@ -1,8 +1,9 @@
 // Package plan decides what happens to one bootstrap object: whether it may be changed, which recipe and output version
-// it gets, and when. Controller, webhooks, hook and render implement Facts and carry out the decision.
+// it gets, and when. Controller, webhooks and hook implement Facts and carry out the decision.
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -21,6 +22,9 @@ const (
 	KindControlPlane = intent.KindControlPlane
 	KindTemplate     = "KubeadmConfigTemplate"
 	KindConfig       = "KubeadmConfig"
+	// KindMachineSet and KindMachine are kinds of objects in manifests that are read like pools.
+	KindMachineSet = "MachineSet"
+	KindMachine    = "Machine"
 )
 
 // refersTo reports whether managed files of spec refer to a Secret.
@@ -51,7 +55,15 @@ func (p Pool) String() string { return p.Kind + " " + p.Object }
 // TopologyPool returns a pool that is known from spec.topology only.
 func TopologyPool(pool intent.Pool) Pool { return Pool{Pool: pool, Object: pool.Name} }
 
-// PoolOf returns the relevant part of a *kinds.MachineDeployment or a *kinds.MachinePool.
+// BootstrapKind is the kind of bootstrap object that a pool refers to if its nodes are kubeadm's.
+func (p Pool) BootstrapKind() string {
+	if p.Kind == intent.KindMachinePool || p.Kind == KindMachine {
+		return KindConfig
+	}
+	return KindTemplate
+}
+
+// PoolOf returns the relevant part of a MachineDeployment or MachinePool, or of what manifests have in their form.
 func PoolOf(object metav1.Object) Pool {
 	var p Pool
 	read := func(kind, topologyName, cluster string, machine kinds.MachineSpec) {
@@ -69,11 +81,11 @@ func PoolOf(object metav1.Object) Pool {
 	}
 	switch o := object.(type) {
 	case *kinds.MachineDeployment:
-		read(intent.KindMachineDeployment, o.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel], o.Spec.ClusterName,
-			o.Spec.Template.Spec)
+		read(cmp.Or(o.Kind, intent.KindMachineDeployment), o.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel],
+			o.Spec.ClusterName, o.Spec.Template.Spec)
 	case *kinds.MachinePool:
-		read(intent.KindMachinePool, o.Labels[clusterv1.ClusterTopologyMachinePoolNameLabel], o.Spec.ClusterName,
-			o.Spec.Template.Spec)
+		read(cmp.Or(o.Kind, intent.KindMachinePool), o.Labels[clusterv1.ClusterTopologyMachinePoolNameLabel],
+			o.Spec.ClusterName, o.Spec.Template.Spec)
 	}
 	return p
 }

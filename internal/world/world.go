@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,15 +30,42 @@ type Reader struct {
 	scheme  *runtime.Scheme
 	indexes map[index]client.IndexerFunc
 	// own are objects in memory. They take the place of those of the same kind and name in a namespace.
-	own []client.Object
+	own map[schema.GroupKind]*store
 	// live is the API server, nil for memory alone.
 	live      client.Reader
 	namespace string
 	// listed are the objects of a kind that live was asked for.
-	listed map[string][]client.Object
+	listed map[schema.GroupKind]*store
 }
 
 type index struct{ kind, field string }
+
+// store has objects of one kind.
+type store struct {
+	all   []client.Object
+	names map[client.ObjectKey]client.Object
+	// indexed are those that a list has asked an index for, by index and value, in the order of all.
+	indexed map[index]map[string][]client.Object
+}
+
+func (s *store) add(object client.Object) {
+	s.all = append(s.all, object)
+	if s.names == nil {
+		s.names = map[client.ObjectKey]client.Object{}
+	}
+	if key := client.ObjectKeyFromObject(object); s.names[key] == nil {
+		s.names[key] = object
+	}
+	s.indexed = nil
+}
+
+// get returns the object of a name, or nil.
+func (s *store) get(key client.ObjectKey) client.Object {
+	if s == nil {
+		return nil
+	}
+	return s.names[key]
+}
 
 // Of returns a Reader of objects in memory.
 func Of(ctx context.Context, objects ...client.Object) (*Reader, error) {
@@ -47,8 +73,26 @@ func Of(ctx context.Context, objects ...client.Object) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{scheme: scheme, indexes: map[index]client.IndexerFunc{}, own: objects}
-	return r, lookup.SetupIndexes(ctx, indexer{r})
+	r := &Reader{scheme: scheme, indexes: map[index]client.IndexerFunc{}}
+	return r.Of(objects...), lookup.SetupIndexes(ctx, indexer{r})
+}
+
+// Of returns a Reader of other objects in memory, with the indexes of r.
+func (r *Reader) Of(objects ...client.Object) *Reader {
+	other := &Reader{scheme: r.scheme, indexes: r.indexes, own: map[schema.GroupKind]*store{}}
+	for _, object := range objects {
+		other.Add(object)
+	}
+	return other
+}
+
+// Add adds an object to those in memory. Nothing finds one of a kind that the scheme does not have.
+func (r *Reader) Add(object client.Object) {
+	kind, _ := r.kindOf(object)
+	if r.own[kind] == nil {
+		r.own[kind] = &store{}
+	}
+	r.own[kind].add(object)
 }
 
 // Snapshot returns a Reader of one namespace, of which it lists each kind that the controller caches once. All else it
@@ -56,16 +100,13 @@ func Of(ctx context.Context, objects ...client.Object) (*Reader, error) {
 func Snapshot(ctx context.Context, live client.Reader, namespace string, changed ...client.Object) (*Reader, error) {
 	r, err := Of(ctx, changed...)
 	if err == nil {
-		r.live, r.namespace, r.listed = live, namespace, map[string][]client.Object{}
+		r.live, r.namespace, r.listed = live, namespace, map[schema.GroupKind]*store{}
 	}
 	return r, err
 }
 
 // Live returns a reader that asks the API server for everything but the objects that r has in memory.
 func (r *Reader) Live() client.Reader { return changedReader{Reader: r.live, world: r} }
-
-// Add adds an object to those in memory.
-func (r *Reader) Add(object client.Object) { r.own = append(r.own, object) }
 
 // indexer sets the indexes of a Reader.
 type indexer struct{ reader *Reader }
@@ -99,13 +140,12 @@ func (r *Reader) kindOf(object runtime.Object) (schema.GroupKind, error) {
 }
 
 // objects returns the objects of a kind. They are not known for a kind that only the API server has.
-func (r *Reader) objects(ctx context.Context, kind schema.GroupKind) (all []client.Object, known bool, err error) {
+func (r *Reader) objects(ctx context.Context, kind schema.GroupKind) (all *store, known bool, err error) {
 	if r.live == nil {
-		all, err = r.ownOf(kind)
-		return all, true, err
+		return r.own[kind], true, nil
 	}
 	list, known := lists()[kind.Kind]
-	if all, listed := r.listed[kind.Kind]; !known || listed {
+	if all, listed := r.listed[kind]; !known || listed {
 		return all, known, nil
 	}
 	options := []client.ListOption{client.InNamespace(r.namespace)}
@@ -115,49 +155,20 @@ func (r *Reader) objects(ctx context.Context, kind schema.GroupKind) (all []clie
 	if err := r.live.List(ctx, list, options...); err != nil {
 		return nil, true, fmt.Errorf("listing objects of kind %s: %w", kind.Kind, err)
 	}
+	all = &store{}
 	err = meta.EachListItem(list, func(item runtime.Object) error {
 		object, ok := item.(client.Object)
 		if !ok {
 			return fmt.Errorf("%T is no object", item)
 		}
-		changed, err := r.ownNamed(kind, client.ObjectKeyFromObject(object))
-		if changed != nil {
+		if changed := r.own[kind].get(client.ObjectKeyFromObject(object)); changed != nil {
 			object = changed
 		}
-		all = append(all, object)
-		return err
-	})
-	r.listed[kind.Kind] = all
-	return all, true, err
-}
-
-// ownOf returns the objects in memory of a kind.
-func (r *Reader) ownOf(kind schema.GroupKind) (all []client.Object, err error) {
-	for _, object := range r.own {
-		of, err := r.kindOf(object)
-		if err != nil {
-			return nil, err
-		}
-		if of == kind {
-			all = append(all, object)
-		}
-	}
-	return all, nil
-}
-
-// ownNamed returns the object in memory of a kind and name, or nil.
-func (r *Reader) ownNamed(kind schema.GroupKind, key client.ObjectKey) (client.Object, error) {
-	all, err := r.ownOf(kind)
-	return named(all, key), err
-}
-
-// named returns the object of a name, or nil.
-func named(all []client.Object, key client.ObjectKey) client.Object {
-	i := slices.IndexFunc(all, func(o client.Object) bool { return client.ObjectKeyFromObject(o) == key })
-	if i < 0 {
+		all.add(object)
 		return nil
-	}
-	return all[i]
+	})
+	r.listed[kind] = all
+	return all, true, err
 }
 
 // Get implements client.Reader.
@@ -173,7 +184,7 @@ func (r *Reader) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 	if r.live != nil && (!known || key.Namespace != r.namespace) {
 		return r.live.Get(ctx, key, into, options...) //nolint:wrapcheck // it is the reader
 	}
-	object := named(all, key)
+	object := all.get(key)
 	if object == nil {
 		return apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, key.Name)
 	}
@@ -195,19 +206,16 @@ func (r *Reader) List(ctx context.Context, list client.ObjectList, options ...cl
 	}
 	asked := client.ListOptions{}
 	asked.ApplyOptions(options)
+	found, err := r.find(kind.Kind, all, asked)
+	if err != nil {
+		return err
+	}
 	items := reflect.ValueOf(list).Elem().FieldByName("Items")
 	if !items.IsValid() {
 		return fmt.Errorf("%T is no list", list)
 	}
 	items.SetZero()
-	for _, object := range all {
-		matches, err := r.matches(kind.Kind, object, asked)
-		if err != nil {
-			return err
-		}
-		if !matches {
-			continue
-		}
+	for _, object := range found {
 		item := reflect.New(items.Type().Elem())
 		into, ok := reflect.TypeAssert[client.Object](item)
 		if !ok {
@@ -221,24 +229,52 @@ func (r *Reader) List(ctx context.Context, list client.ObjectList, options ...cl
 	return nil
 }
 
-func (r *Reader) matches(kind string, object client.Object, asked client.ListOptions) (bool, error) {
-	if asked.LabelSelector != nil && !asked.LabelSelector.Matches(labels.Set(object.GetLabels())) ||
-		asked.Namespace != "" && asked.Namespace != object.GetNamespace() {
-		return false, nil
+// find returns the objects of a kind that a list asks for. Whoever asks by several fields gets an error.
+func (r *Reader) find(kind string, all *store, asked client.ListOptions) (found []client.Object, err error) {
+	var candidates []client.Object
+	if all != nil {
+		candidates = all.all
 	}
-	if asked.FieldSelector == nil {
-		return true, nil
-	}
-	for _, requirement := range asked.FieldSelector.Requirements() {
-		values := r.indexes[index{kind, requirement.Field}]
+	if asked.FieldSelector != nil {
+		requirements := asked.FieldSelector.Requirements()
+		if len(requirements) != 1 {
+			return nil, fmt.Errorf("a list of kind %s by %d fields", kind, len(requirements))
+		}
+		by := index{kind, requirements[0].Field}
+		values := r.indexes[by]
 		if values == nil {
-			return false, fmt.Errorf("there is no index %s of kind %s", requirement.Field, kind)
+			return nil, fmt.Errorf("there is no index %s of kind %s", by.field, kind)
 		}
-		if !slices.Contains(values(object), requirement.Value) {
-			return false, nil
+		candidates = all.by(by, values)[requirements[0].Value]
+	}
+	for _, object := range candidates {
+		if (asked.LabelSelector == nil || asked.LabelSelector.Matches(labels.Set(object.GetLabels()))) &&
+			(asked.Namespace == "" || asked.Namespace == object.GetNamespace()) {
+			found = append(found, object)
 		}
 	}
-	return true, nil
+	return found, nil
+}
+
+// by returns the objects by the values of an index.
+func (s *store) by(i index, values client.IndexerFunc) map[string][]client.Object {
+	if s == nil {
+		return nil
+	}
+	indexed, known := s.indexed[i]
+	if !known {
+		indexed = map[string][]client.Object{}
+		for _, object := range s.all {
+			for _, value := range values(object) {
+				indexed[value] = append(indexed[value], object)
+			}
+		}
+		if s.indexed == nil {
+			s.indexed = map[index]map[string][]client.Object{}
+		}
+		s.indexed[i] = indexed
+	}
+	return indexed
 }
 
 // copyInto copies an object into another of its type, or of one with fewer fields, as a decoder would. Metadata do not
@@ -278,12 +314,11 @@ func (c changedReader) Get(ctx context.Context, key client.ObjectKey, into clien
 	if err != nil {
 		return err
 	}
-	changed, err := c.world.ownNamed(kind, key)
-	if err == nil && changed != nil && reflect.TypeOf(changed) == reflect.TypeOf(into) {
-		return copyInto(into, changed)
-	}
 	if err != nil {
 		return err
+	}
+	if changed := c.world.own[kind].get(key); changed != nil && reflect.TypeOf(changed) == reflect.TypeOf(into) {
+		return copyInto(into, changed)
 	}
 	return c.Reader.Get(ctx, key, into, options...) //nolint:wrapcheck // it is the reader
 }

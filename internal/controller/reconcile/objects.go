@@ -83,6 +83,8 @@ func (o Object) Version() string {
 type Reconciled struct {
 	Object
 
+	// Decision is the decision about the object; about one that a topology owns, the hook's about its template.
+	Decision plan.Decision
 	// Recipe is the desired recipe of the object, nil if that is not known. Secret is the generated Secret that it refers
 	// to.
 	Recipe *patch.Recipe
@@ -172,8 +174,7 @@ func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates [
 		case p.Bootstrap.Name == "":
 			found.Note("%s has its own bootstrap data and is not patched", p)
 			continue
-		case p.Kind == intent.KindMachineDeployment && p.Bootstrap.Kind != plan.KindTemplate,
-			p.Kind == intent.KindMachinePool && p.Bootstrap.Kind != plan.KindConfig:
+		case p.Bootstrap.Kind != p.BootstrapKind():
 			found.Add(contract.ReasonTemplateNotSupported,
 				"%s uses %s %s, which cannot be patched; only kubeadm bootstrap objects can",
 				p, p.Bootstrap.Kind, p.Bootstrap.Name)
@@ -259,7 +260,7 @@ func (r Reader) ForeignUser(ctx context.Context, cluster intent.Cluster, o Objec
 	if len(others) == 0 {
 		return nil, nil //nolint:nilnil // as above
 	}
-	first := slices.MinFunc(others, func(a, b plan.Pool) int { return cmp.Compare(a.Object, b.Object) })
+	first := slices.MinFunc(others, func(a, b plan.Pool) int { return cmp.Compare(a.String(), b.String()) })
 	return &first, nil
 }
 

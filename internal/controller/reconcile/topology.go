@@ -155,6 +155,7 @@ func (t *Topology) Inspect(o Object, want plan.Want) (reconciled Reconciled,
 	if err != nil {
 		return reconciled, drift, out, err
 	}
+	reconciled.Decision = decision
 	patched := patch.IsPatched(o.Spec)
 	override := t.override(o)
 	switch {

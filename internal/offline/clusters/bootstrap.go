@@ -2,11 +2,9 @@ package clusters
 
 import (
 	"cmp"
-	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -22,8 +20,9 @@ func (x Index) KubeadmControlPlane(cluster *manifest.Object) *manifest.Object {
 
 // Bootstrap returns the bootstrap object of a worker, nil if there is none that can be patched.
 func (x Index) Bootstrap(worker *manifest.Object) *manifest.Object {
-	reference := x.Pool(worker).Bootstrap
-	if reference.Kind != BootstrapKind(worker) || IsControlPlane(worker) {
+	pool := x.Pool(worker)
+	reference := pool.Bootstrap
+	if reference.Kind != pool.BootstrapKind() || IsControlPlane(worker) {
 		return nil
 	}
 	return x.Lookup(x.NamespaceOf(worker), GroupBootstrap, reference.Kind, reference.Name)
@@ -43,8 +42,22 @@ func IsControlPlane(worker *manifest.Object) bool {
 	return controlPlane
 }
 
-// SpecPath returns where the bootstrap spec is in an object.
-func SpecPath(object kinds.BootstrapObject) []string {
-	parents := object.Location().Parents
-	return strings.Split(parents[len(parents)-1], "/")[1:]
+// Use is a use of a bootstrap object.
+type Use struct {
+	Object *manifest.Object
+	// Override is the proxy Secret that its pool names, "" for that of the Cluster.
+	Override string
+}
+
+// Uses returns the uses of bootstrap objects by a Cluster, without those of pools that its topology owns.
+func (x Index) Uses(cluster *manifest.Object) (uses []Use) {
+	if o := x.KubeadmControlPlane(cluster); o != nil {
+		uses = append(uses, Use{Object: o})
+	}
+	for _, worker := range x.Workers(cluster) {
+		if o := x.Bootstrap(worker); o != nil && !plan.IsTopologyOwned(worker.Labels()) {
+			uses = append(uses, Use{o, x.Pool(worker).Override})
+		}
+	}
+	return uses
 }

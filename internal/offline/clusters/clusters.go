@@ -1,5 +1,5 @@
-// Package clusters reads the Clusters of manifests: their pools, settings, proxy Secrets and infrastructure. It makes
-// the controller's decisions about their bootstrap objects, and changes nothing.
+// Package clusters reads the Clusters of manifests: their pools, settings, proxy Secrets and infrastructure. It decides
+// nothing.
 package clusters
 
 import (
@@ -37,7 +37,6 @@ type Manifests struct {
 
 	secrets      secretReader
 	installation types.NamespacedName
-	users        map[*manifest.Object][]user // of each bootstrap object
 }
 
 // Read parses inputs, and further files with proxy Secrets; installation is the installation-wide Secret, or the zero
@@ -48,7 +47,6 @@ func Read(inputs, secrets []Input, installation types.NamespacedName) (*Manifest
 	var given []*manifest.Stream
 	m.Streams, problems = m.read(inputs)
 	m.Index = newIndex(objectsOf(m.Streams))
-	m.users = m.findUsers()
 	given, more = m.read(secrets)
 	problems = append(problems, more...)
 	var err error

@@ -20,11 +20,11 @@ func newForm(o *manifest.Object) metav1.Object {
 	switch o.Kind() + "." + group {
 	case "Cluster." + GroupCluster:
 		return &kinds.Cluster{}
-	case intent.KindMachineDeployment + "." + GroupCluster, kindMachineSet + "." + GroupCluster:
+	case intent.KindMachineDeployment + "." + GroupCluster, plan.KindMachineSet + "." + GroupCluster:
 		return &kinds.MachineDeployment{} // the fields that are read are the same
 	case intent.KindMachinePool + "." + GroupCluster:
 		return &kinds.MachinePool{}
-	case kindMachine + "." + GroupCluster:
+	case plan.KindMachine + "." + GroupCluster:
 		return &kinds.Machine{}
 	case plan.KindControlPlane + "." + GroupControlPlane, plan.KindTemplate + "." + GroupBootstrap,
 		plan.KindConfig + "." + GroupBootstrap:
@@ -43,6 +43,9 @@ func decode(o *manifest.Object) (metav1.Object, []finding.Place) {
 	}
 	value := o.Value()
 	delete(Dig(value, "spec"), "rollout") // a manifest has no Machines that it replaces
+	if o.Kind() != plan.KindMachine {
+		delete(value, "status")
+	}
 	cluster, isCluster := form.(*kinds.Cluster)
 	var unresolved []finding.Place
 	if isCluster {
@@ -130,6 +133,9 @@ func removeValues(topology *kinds.Topology) (unresolved []finding.Place) {
 	}
 	return unresolved
 }
+
+// Form returns an object in the form that decisions read, nil for a kind that they do not read. Nobody changes it.
+func (x Index) Form(o *manifest.Object) metav1.Object { return x.forms[o] }
 
 // cluster returns the form of a Cluster.
 func (x Index) cluster(o *manifest.Object) *kinds.Cluster {

@@ -81,7 +81,9 @@ func (x Index) NamedBy(worker *manifest.Object) (own *manifest.Object, all []*ma
 // AllWorkers returns the workers of all Clusters, except Machines and MachineSets that a controller has created.
 func (x Index) AllWorkers() []*manifest.Object {
 	var found []*manifest.Object
-	for _, kind := range []string{intent.KindMachineDeployment, intent.KindMachinePool, kindMachineSet, kindMachine} {
+	for _, kind := range []string{
+		intent.KindMachineDeployment, intent.KindMachinePool, plan.KindMachineSet, plan.KindMachine,
+	} {
 		for _, o := range x.Find(kind) {
 			if IsPool(o) || metav1.GetControllerOf(x.forms[o]) == nil {
 				found = append(found, o)
@@ -162,21 +164,7 @@ func (n *namesakes) nearest(namespace, group string) *manifest.Object {
 	return nil
 }
 
-// Kinds of workers beside those of plan.
-const (
-	kindMachineSet = "MachineSet"
-	kindMachine    = "Machine"
-)
-
 // IsPool reports whether a worker is a pool, which may name its own proxy Secret.
 func IsPool(worker *manifest.Object) bool {
 	return worker.Kind() == intent.KindMachineDeployment || worker.Kind() == intent.KindMachinePool
-}
-
-// BootstrapKind is the kind of bootstrap object that a worker refers to if its nodes are kubeadm's.
-func BootstrapKind(worker *manifest.Object) string {
-	if worker.Kind() == kindMachine || worker.Kind() == intent.KindMachinePool {
-		return plan.KindConfig
-	}
-	return plan.KindTemplate
 }

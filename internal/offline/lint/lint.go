@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -46,6 +47,17 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		return Report{}, err
 	}
 	l := newLinter(manifests, o.Now)
+	passes := clusters.Passes{
+		Now: l.clock,
+		Controller: func(s clusters.Surroundings) (clusters.Controller, error) {
+			return controller.New(controller.Config{
+				Client: s.Client, Live: s.Live, Memory: s.Memory, Now: s.Now, Recorder: &events.FakeRecorder{},
+			})
+		},
+	}
+	if l.passes, err = passes.Over(ctx, manifests); err != nil {
+		return Report{}, err
+	}
 	if err := l.run(ctx); err != nil {
 		return Report{}, err
 	}
@@ -57,6 +69,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 // linter collects findings.
 type linter struct {
 	manifests *clusters.Manifests
+	passes    *clusters.Passes
 	objects   []*manifest.Object
 	now       time.Time
 	findings  []Row
@@ -80,6 +93,8 @@ func newLinter(manifests *clusters.Manifests, now time.Time) *linter {
 	}
 	return l
 }
+
+func (l *linter) clock() time.Time { return l.now }
 
 // add adds findings about o, or about the objects that their places name. Duplicates are not added: a Secret is checked
 // alone and for each Cluster that uses it.
@@ -187,16 +202,10 @@ func (l *linter) cluster(ctx context.Context, c clusters.Cluster) error {
 		return err
 	}
 	l.addWarnings(c.Object, resolved(composed.Warnings, c.Unresolved))
-	resolver := l.manifests.Resolver(func() time.Time { return l.now })
+	resolver := l.manifests.Resolver(l.clock)
 	resolver.WarnUnlabelled = true
-	values := map[string]plan.Values{}
 	resolve := func(o *manifest.Object, override string) error {
 		resolution, err := resolver.Resolve(ctx, c.View, options, override)
-		if hidden, isHidden := errors.AsType[*clusters.HiddenError](err); isHidden {
-			values[override] = plan.Values{TrustOnly: new(hidden.IsTrustOnly())}
-		} else if err == nil {
-			values[override] = plan.Values{Resolution: &resolution}
-		}
 		if found := finding.Of(err); len(found) > 0 {
 			err = finding.Errors(ofCluster(c.Object, found))
 		}
@@ -222,7 +231,7 @@ func (l *linter) cluster(ctx context.Context, c clusters.Cluster) error {
 		}
 	}
 	if c.Invalid == nil {
-		problems = append(problems, l.decide(c, values))
+		problems = append(problems, l.decide(ctx, c))
 	}
 	return errors.Join(problems...)
 }

@@ -432,7 +432,7 @@ func TestFindings_AreThoseOfTheDecision(t *testing.T) {
 		"nothing is in the way":                {goodCluster + plain, nil},
 		"a file at a path of the product":      {goodCluster + inTheWay + url, []string{conflict}},
 		"the same, and an encrypted Secret":    {goodCluster + inTheWay + secret("stringData: {httpProxy: 'ENC[AES256_GCM,data:x]'}\nsops: {mac: x}\n"), []string{conflict}},
-		"the same, and no Secret":              {goodCluster + inTheWay, nil}, // nothing is decided
+		"the same, and no Secret":              {goodCluster + inTheWay, []string{conflict}},
 		"the same without the label":           {strings.Replace(goodCluster, "labels", "annotations", 1) + inTheWay + url, nil},
 		"a template that another Cluster uses": {goodCluster + plain + fmt.Sprintf(pool, "other", "d"), []string{"rejection 1.yaml:13 KubeadmConfigTemplate team/t  SharedTemplate"}},
 		"nodes with Windows":                   {goodCluster + plain + windows, nil},

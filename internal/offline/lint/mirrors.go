@@ -16,7 +16,7 @@ const CodeMirrorProxied finding.Code = "mirror-proxied"
 
 // mirrors notes the registry mirrors in the hosts.toml files of a bootstrap object that containerd reaches through the
 // proxy.
-func (l *linter) mirrors(of clusters.Member, options intent.Options, resolution resolve.Resolution) {
+func (l *linter) mirrors(of clusters.Decided, options intent.Options, resolution resolve.Resolution) {
 	if !slices.Contains(options.Targets, contract.TargetContainerd) {
 		return
 	}

@@ -2,7 +2,6 @@ package render
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"slices"
 
@@ -40,7 +39,8 @@ func (r *renderer) explainMembers(cluster *manifest.Object, view intent.Cluster)
 
 // explain reports why the bootstrap object of a worker is not patched.
 func (r *renderer) explain(worker *manifest.Object) {
-	pool, want := r.Pool(worker), clusters.BootstrapKind(worker)
+	pool := r.Pool(worker)
+	want := pool.BootstrapKind()
 	reference := pool.Bootstrap
 	switch {
 	case plan.IsTopologyOwned(worker.Labels()), !pool.UsesProxy():
@@ -71,32 +71,24 @@ type clusterRun struct {
 	unresolved []finding.Place
 }
 
-// resolve finds the settings of the Cluster or, if override is not "", of the pool that names it. They have no
-// Resolution if their values are not in the manifests. It returns nil when a problem has been recorded.
-func (c *clusterRun) resolve(ctx context.Context, override, pool string) *plan.Values {
-	resolver := c.Resolver(c.Now)
-	resolver.Object = pool
-	resolution, err := resolver.Resolve(ctx, c.view, c.options, override)
-	if hidden, ok := errors.AsType[*clusters.HiddenError](err); ok {
+// report reports settings of the Cluster or of a pool, and whether they can be used.
+func (c *clusterRun) report(settings clusters.Settings) (usable bool) {
+	if hidden, ok := errors.AsType[*clusters.HiddenError](settings.Err); ok {
 		c.note(c.object, "%s; nodes get them from the Secret that the controller generates", hidden)
-		return &plan.Values{TrustOnly: new(hidden.IsTrustOnly())}
+		return true
 	}
-	if err != nil {
+	if err := settings.Err; err != nil {
 		hint := ""
 		if finding.Of(err).Has(contract.ReasonSettingsNotFound) {
 			hint = "; it must be in the input or in a file given with --secret"
 		}
 		c.reject(c.object, "%s%s", err, hint)
-		return nil
+		return false
 	}
-	if note := resolution.Note(); note != "" {
+	if note := settings.Resolution.Note(); note != "" {
 		c.note(c.object, "%s", note)
 	}
-	warnings := resolution.Warnings
-	if override == "" {
-		warnings = append(slices.Clip(warnings), resolution.ProxiedNodes(c.options, c.ControlPlane(c.object))...)
-	}
-	for _, warning := range warnings {
+	for _, warning := range settings.Warnings {
 		switch {
 		case clusters.IsUnresolved(warning.Place, c.unresolved): // an unresolved variable has no value to warn about
 		case noproxy.IsUsual(warning.Code):
@@ -105,57 +97,33 @@ func (c *clusterRun) resolve(ctx context.Context, override, pool string) *plan.V
 			c.warn(c.object, "%s", warning)
 		}
 	}
-	return &plan.Values{Resolution: &resolution}
-}
-
-// errRecorded reports that the facts are not known, for a reason that has been recorded as a problem.
-var errRecorded = errors.New("a problem has been recorded")
-
-// reconcile changes one bootstrap object to the state that the Cluster desires. main are the settings of the Cluster,
-// nil if there are none.
-func (c *clusterRun) reconcile(ctx context.Context, m clusters.Member, enabled bool, main *plan.Values) {
-	want := plan.Want{Cluster: c.view.Name, Enabled: enabled, Options: c.options}
-	decision, err := c.Decide(c.object, m, want, func(override, pool string) (plan.Values, error) {
-		values := main
-		if override != "" {
-			values = c.resolve(ctx, override, pool)
-		}
-		if values == nil {
-			return plan.Values{}, errRecorded
-		}
-		return *values, nil
-	})
-	if err != nil {
-		return // it has been recorded as a problem
-	}
-	c.carryOut(m, decision)
-	if !enabled && len(decision.Edits) > 0 {
-		c.note(m.Object, "removed the proxy, because Cluster %s has no label %s", c.view.Name, contract.LabelEnabled)
-	}
+	return true
 }
 
 // carryOut carries out a decision about a bootstrap object and reports its findings.
-func (c *clusterRun) carryOut(m clusters.Member, decision plan.Decision) {
+func (c *clusterRun) carryOut(o clusters.Decided) {
+	decision, object := o.Decision, cmp.Or(o.Object, c.object)
 	for _, found := range decision.Findings {
-		if found.Reason == contract.ReasonSharedTemplate {
-			c.reject(m.Object, "%s", found)
-		} else {
-			c.note(m.Object, "%s", found)
+		switch found.Reason {
+		case contract.ReasonSharedTemplate, contract.ReasonNameTaken:
+			c.reject(object, "%s", found)
+		default:
+			c.note(object, "%s", found)
 		}
 	}
 	if conflict, ok := errors.AsType[*patch.ConflictError](decision.Refused); ok {
 		for _, found := range conflict.Conflicts {
 			found.Reason = contract.ReasonConflictingFile
-			c.reject(m.Object, "conflict: %s", m.InSpec(found))
+			c.reject(object, "conflict: %s", o.InSpec(found))
 		}
 	} else if decision.Refused != nil {
-		c.reject(m.Object, "%s", decision.Refused)
+		c.reject(object, "%s", decision.Refused)
 	}
 	for _, warning := range decision.Warnings {
-		c.warn(m.Object, "%s", m.InSpec(warning))
+		c.warn(object, "%s", o.InSpec(warning))
 	}
-	if version, changes := decision.Annotations[contract.AnnotationOutputVersion]; changes {
-		c.apply(m.Object, m.Path, decision.Edits, version)
+	if version, changes := decision.Annotations[contract.AnnotationOutputVersion]; changes && o.Object != nil {
+		c.apply(o.Object, o.Path, decision.Edits, version)
 	}
 	if decision.Secret != "" {
 		c.generate(decision.Secret, decision.Resolution)

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
@@ -84,7 +86,7 @@ func (r Result) Diff() []byte {
 // it removes what an earlier run has added, except from a ClusterClass, which others may use. It changes nothing unless
 // everything can be done: its error joins all findings, each with file, document, object and field.
 func Render(ctx context.Context, o Options) (Result, error) {
-	r, err := newRenderer(o)
+	r, err := newRenderer(ctx, o)
 	if err != nil {
 		return Result{}, err
 	}
@@ -118,6 +120,7 @@ type renderer struct {
 
 	*clusters.Manifests
 
+	passes   *clusters.Passes
 	notes    lines
 	warnings int // among notes, for each object
 	usual    usual
@@ -144,13 +147,17 @@ type secretKey struct {
 	name    string
 }
 
-func newRenderer(o Options) (*renderer, error) {
+func newRenderer(ctx context.Context, o Options) (*renderer, error) {
 	read, err := clusters.Read(o.Inputs, o.Secrets, o.DefaultSecret)
 	if err != nil {
 		return nil, err
 	}
+	passes, err := clusters.Passes{All: o.All, Now: o.Now, Controller: newController}.Over(ctx, read)
+	if err != nil {
+		return nil, err
+	}
 	r := &renderer{
-		Options: o, Manifests: read,
+		Options: o, Manifests: read, passes: passes,
 		declared: map[*manifest.Object]bool{}, edits: map[*manifest.Object][]manifest.Edit{},
 		needed: map[secretKey]bool{},
 	}
@@ -158,6 +165,13 @@ func newRenderer(o Options) (*renderer, error) {
 		r.notes.add(nil, note)
 	}
 	return r, nil
+}
+
+// newController returns a controller that reports to nobody.
+func newController(s clusters.Surroundings) (clusters.Controller, error) {
+	return controller.New(controller.Config{
+		Client: s.Client, Live: s.Live, Memory: s.Memory, Now: s.Now, Recorder: &events.FakeRecorder{},
+	})
 }
 
 func (r *renderer) note(o *manifest.Object, format string, args ...any) (added bool) {
@@ -184,24 +198,31 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 		r.leave(object, read.View.Unclear)
 		return
 	}
-	members := r.Members(object)
-	if r.All || read.View.Enabled {
+	enabled := r.All || read.View.Enabled
+	if enabled {
 		r.explainMembers(object, read.View)
 	}
 	c := &clusterRun{
 		renderer: r, object: object, view: read.View, options: read.Settings.Options,
 		unresolved: read.Unresolved,
 	}
-	if !r.All && !c.view.Enabled {
-		c.options = intent.Options{}
-		c.withdraw(publish.Asks{})
-		for _, m := range members {
-			c.reconcile(ctx, m, false, nil)
-		}
+	if enabled && read.Invalid != nil {
+		r.reject(object, "%s", read.Invalid)
 		return
 	}
-	if read.Invalid != nil {
-		r.reject(object, "%s", read.Invalid)
+	settings, decided, err := r.passes.Run(ctx, object)
+	if err != nil {
+		r.reject(object, "%s", err)
+		return
+	}
+	if !enabled {
+		c.withdraw(publish.Asks{})
+		for _, o := range decided {
+			c.carryOut(o)
+			if len(o.Decision.Edits) > 0 {
+				c.note(o.Object, "removed the proxy, because Cluster %s has no label %s", c.view.Name, contract.LabelEnabled)
+			}
+		}
 		return
 	}
 	if c.view.Paused {
@@ -210,17 +231,20 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 	if len(c.unresolved) > 0 {
 		c.usual.add(codeVariables, object)
 	}
-	main := c.resolve(ctx, "", "")
-	if r.isPublished(object) && main != nil {
+	usable := true
+	for _, one := range settings {
+		usable = c.report(one) && usable
+	}
+	if r.isPublished(object) && usable {
 		c.publish(ctx)
 	} else if asks, err := publish.ParseList(c.view.Annotations[contract.AnnotationPublish]); err == nil {
 		c.withdraw(asks)
 	}
 	if c.view.Topology {
-		c.topology(ctx, read.Settings.Pools, main)
+		c.topology()
 	}
-	for _, m := range members {
-		c.reconcile(ctx, m, true, main)
+	for _, o := range decided {
+		c.carryOut(o)
 	}
 }
 
@@ -292,9 +316,15 @@ func (r *renderer) checkWorkers() {
 
 // checkStrays notes patched objects that belong to no Cluster in the input.
 func (r *renderer) checkStrays() {
+	used := map[*manifest.Object]bool{}
+	for _, cluster := range r.Find("Cluster") {
+		for _, use := range r.Uses(cluster) {
+			used[use.Object] = true
+		}
+	}
 	for _, o := range r.Index.Objects {
 		object := r.BootstrapOf(o)
-		if object != nil && !r.IsUsed(o) && !plan.IsTopologyOwned(o.Labels()) && patch.IsPatched(object.Bootstrap().View()) {
+		if object != nil && !used[o] && !plan.IsTopologyOwned(o.Labels()) && patch.IsPatched(object.Bootstrap().View()) {
 			r.note(o, "carries the proxy but no Cluster in the input uses it; left unchanged")
 		}
 	}

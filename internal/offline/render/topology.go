@@ -1,7 +1,6 @@
 package render
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,12 +9,10 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
-// topology declares the product's patch in the ClusterClass of the Cluster, and records the Secrets that the topology
-// hook will refer to.
-func (c *clusterRun) topology(ctx context.Context, pools []intent.Pool, main *plan.Values) {
+// topology declares the product's patch in the ClusterClass of the Cluster.
+func (c *clusterRun) topology() {
 	if !c.view.Enabled {
 		c.note(c.object, "the topology hook patches nothing without label %s=%s; add it to the Cluster",
 			contract.LabelEnabled, contract.LabelEnabledValue)
@@ -29,28 +26,6 @@ func (c *clusterRun) topology(ctx context.Context, pools []intent.Pool, main *pl
 	} else {
 		c.declare(class)
 	}
-	c.expect(main, intent.GeneratedSecretName(c.view.Name))
-	for _, pool := range pools {
-		if pool.HasOwnSecret() {
-			c.expect(c.resolve(ctx, pool.Override, pool.String()), pool.GeneratedSecret(c.view.Name))
-		}
-	}
-}
-
-// expect checks the recipe that the topology hook will make of a resolution, and records the Secret that it refers to.
-func (c *clusterRun) expect(values *plan.Values, secretName string) {
-	if values == nil {
-		return
-	}
-	version, err := intent.OutputVersion(c.view.Annotations)
-	if err == nil && values.Resolution != nil {
-		_, err = plan.Recipe(c.options, version, values.Resolution.Settings.IsTrustOnly(), secretName)
-	}
-	if err != nil {
-		c.reject(c.object, "%s", err)
-		return
-	}
-	c.generate(secretName, values.Resolution)
 }
 
 // hookFields returns the fields of an external patch in a version of the ClusterClass, with their values.

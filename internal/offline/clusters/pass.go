@@ -1,0 +1,147 @@
+package clusters
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
+)
+
+// Passes runs the controller's pass over Clusters of manifests, as if they were applied to a management cluster without
+// Machines.
+type Passes struct {
+	// Controller makes the controller of the Clusters in a namespace.
+	Controller func(Surroundings) (Controller, error)
+	// All enables every Cluster, with or without the label.
+	All bool
+	// Now is the clock by which trusted certificates expire, or nil.
+	Now func() time.Time
+
+	*Manifests
+
+	// objects are those of the manifests by their namespace.
+	objects map[string][]*manifest.Object
+	// base has the controller's indexes.
+	base   *world.Reader
+	memory *lookup.Memory
+	// namespaces are those of Clusters, users the Clusters whose proxy objects get.
+	namespaces map[string]*namespace
+	users      map[*manifest.Object]*manifest.Object
+}
+
+// Controller is the controller.
+type Controller interface {
+	Preview(ctx context.Context, cluster *kinds.Cluster) (reconcile.Preview, error)
+}
+
+// Surroundings are what a controller reads, and where it writes to.
+type Surroundings struct {
+	Client client.Client
+	Live   client.Reader
+	Memory *lookup.Memory
+	Now    func() time.Time
+}
+
+// Over returns passes with the choices of p over manifests.
+func (p Passes) Over(ctx context.Context, m *Manifests) (*Passes, error) {
+	if p.Now == nil {
+		p.Now = func() time.Time { return time.Time{} }
+	}
+	p.Manifests, p.objects, p.namespaces = m, map[string][]*manifest.Object{}, map[string]*namespace{}
+	p.users = map[*manifest.Object]*manifest.Object{}
+	for _, object := range m.Index.Objects {
+		name := manifest.SameName(object.Namespace())
+		p.objects[name] = append(p.objects[name], object)
+	}
+	resolver := m.Resolver(nil)
+	p.memory = &lookup.Memory{
+		Live: live{manifests: m}, Mapper: anyKind{}, Secrets: watched{resolver.Secrets}, Installation: resolver.Default,
+		Now: p.Now,
+	}
+	var err error
+	p.base, err = world.Of(ctx)
+	return &p, err
+}
+
+// watched has proxy Secrets without a warning that their changes take time.
+type watched struct{ resolve.SecretReader }
+
+// ReadSecret implements resolve.SecretReader.
+func (w watched) ReadSecret(ctx context.Context, name types.NamespacedName) (*resolve.Secret, error) {
+	secret, err := w.SecretReader.ReadSecret(ctx, name)
+	if secret != nil {
+		secret.Watched = true
+	}
+	return secret, err //nolint:wrapcheck // it is the reader
+}
+
+// Settings are those of a Cluster or of one of its pools.
+type Settings = reconcile.Settings
+
+// Decided is a bootstrap object with the decision about it. Findings call it "it".
+type Decided struct {
+	// Object is its object in the manifests, nil for one that the topology controller will create.
+	Object   *manifest.Object
+	Decision plan.Decision
+	// Path is where its bootstrap spec is.
+	Path []string
+}
+
+// InSpec completes the place of a finding about the bootstrap spec.
+func (d Decided) InSpec(f finding.Finding) finding.Finding {
+	f.Place.Path = slices.Concat(finding.Field(d.Path...).Path, f.Place.Path)
+	return f
+}
+
+// Run runs a pass over a Cluster whose label is understood, even if it is paused. It returns the settings of an enabled
+// Cluster, and its bootstrap objects.
+func (p *Passes) Run(ctx context.Context, cluster *manifest.Object) (
+	settings []Settings, decided []Decided, err error,
+) {
+	key := manifest.SameName(cluster.Namespace())
+	in := p.namespaces[key]
+	if in == nil {
+		if in, err = p.newNamespace(key, manifest.PartOfName(cluster.Namespace())); err != nil {
+			return nil, nil, err
+		}
+		p.namespaces[key] = in
+	}
+	preview, err := in.controller.Preview(ctrl.LoggerInto(ctx, logr.Discard()), in.clusters[cluster])
+	for _, o := range preview.Reconciled {
+		parents := o.Location().Parents
+		one := Decided{
+			Object: in.find(o.Kind, o.GetName()), Decision: o.Decision,
+			Path: strings.Split(parents[len(parents)-1], "/")[1:],
+		}
+		one.Decision.Findings = slices.Clone(one.Decision.Findings)
+		for i, f := range one.Decision.Findings {
+			one.Decision.Findings[i].Message = strings.ReplaceAll(f.Message, o.String(), "it")
+		}
+		if user := p.users[one.Object]; one.Object != nil && one.Decision.Secret != "" {
+			if p.users[one.Object] = cluster; user != nil {
+				one.Decision = plan.Decision{Findings: []finding.Finding{{
+					Reason:  contract.ReasonSharedTemplate,
+					Message: fmt.Sprintf("it is also used by %s; give each Cluster its own template", user),
+				}}}
+			}
+		}
+		decided = append(decided, one)
+	}
+	return preview.Settings, decided, err
+}
