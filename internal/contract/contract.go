@@ -118,8 +118,9 @@ const (
 	// status finds out whether that is current. Nothing else reads it. It is removed with the condition.
 	AnnotationLastPass = Domain + "/last-pass"
 	// AnnotationApplied on a Cluster, with the value AppliedValue, is there while objects of the product may be in the
-	// workload cluster. Written by the product before the first object is applied, and removed by it after the last one is gone.
-	// Its value is RestoredValue when all running nodes are restored, after LabelEnabled was removed with RolloutInPlace.
+	// workload cluster. Written by the product before the first object is applied, and removed by it after the last one
+	// is gone. Its value is RestoredValue when all running nodes are restored, after LabelEnabled was removed with
+	// RolloutInPlace.
 	AnnotationApplied = Domain + "/applied"
 	// AnnotationUpdatedAt on the KubeadmConfig of a Machine is AnnotationChangedAt of the generated Secret with the values
 	// that its Node has by RolloutInPlace. Written by the product; a Machine is not behind values of this time or before.
