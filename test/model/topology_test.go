@@ -99,9 +99,9 @@ func topologyOperations() []operation {
 			},
 		},
 		operation{Name: "the first Machine runs", Weight: 2, Do: func(w *world, _ string) error {
-			if w.firstMachine() == nil {
+			cluster, _ := copyOf(w.live[key{"Cluster", prod}]).(*clusterv1.Cluster)
+			if w.firstMachine() == nil && (cluster.Spec.Paused == nil || !*cluster.Spec.Paused) { // Cluster API creates none then
 				w.machine(*w.controlPlane().Spec.KubeadmConfigSpec.DeepCopy())
-				cluster, _ := copyOf(w.live[key{"Cluster", prod}]).(*clusterv1.Cluster)
 				cluster.Status.Initialization.ControlPlaneInitialized = new(true)
 				w.put(w.keyOf(cluster), cluster)
 			}
