@@ -314,9 +314,6 @@ func (c changedReader) Get(ctx context.Context, key client.ObjectKey, into clien
 	if err != nil {
 		return err
 	}
-	if err != nil {
-		return err
-	}
 	if changed := c.world.own[kind].get(key); changed != nil && reflect.TypeOf(changed) == reflect.TypeOf(into) {
 		return copyInto(into, changed)
 	}
