@@ -229,7 +229,7 @@ func (r *Reader) List(ctx context.Context, list client.ObjectList, options ...cl
 	return nil
 }
 
-// find returns the objects of a kind that a list asks for. Whoever asks by several fields gets an error.
+// find returns the objects of a kind that a list selects. A list by several fields is an error.
 func (r *Reader) find(kind string, all *store, asked client.ListOptions) (found []client.Object, err error) {
 	var candidates []client.Object
 	if all != nil {
