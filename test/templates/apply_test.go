@@ -173,6 +173,7 @@ func TestTemplates_WorkInAManagementCluster(t *testing.T) {
 			}
 		}
 	})
+	t.Run("as render does", func(t *testing.T) { testRender(t, user) }) // a process has one manager
 }
 
 // apply creates the namespace, the proxy Secret and all objects of templates.

@@ -259,11 +259,10 @@ type comparison struct {
 	linted   lint.Report
 }
 
-// TestManager_ComesToWhatRenderComesTo renders manifests, and applies the originals to a management cluster with the
-// manager: nodes boot with the same specs and Secrets, and what render refuses is in the condition and a rejection of
-// lint.
-func TestManager_ComesToWhatRenderComesTo(t *testing.T) {
-	user := start(t)
+// testRender renders manifests, and applies the originals to a management cluster with the manager: nodes boot with the
+// same specs and Secrets, and what render refuses is in the condition and a rejection of lint.
+func testRender(t *testing.T, user client.Client) {
+	t.Helper()
 	all, changes := bases(t), variants()
 	if compared := len(all) * len(changes); compared < 200 {
 		t.Fatalf("%d manifests are compared, want 200", compared)
