@@ -234,7 +234,7 @@ func (d decider) apply(values Values, secret string) (Decision, error) {
 	if err != nil {
 		return d.refuse(out, err), nil
 	}
-	brought, refused := d.edits(recipe)
+	applied, refused := d.edits(recipe)
 	inPlace := d.replacesOnNodes(refused)
 	if refused != nil && !inPlace {
 		return d.refuse(out, refused), nil
@@ -247,8 +247,8 @@ func (d decider) apply(values Values, secret string) (Decision, error) {
 		out.InPlace, out.Recipe, out.Secret = true, &recipe, secret
 		return out, nil
 	}
-	out.Warnings = brought.Warnings
-	out.Edits, out.Version, out.Recipe, out.Secret = brought.Edits, recipe.Version, &recipe, secret
+	out.Warnings = applied.Warnings
+	out.Edits, out.Version, out.Recipe, out.Secret = applied.Edits, recipe.Version, &recipe, secret
 	return d.carryOut(out, false)
 }
 
@@ -277,7 +277,7 @@ func (d decider) edits(recipe patch.Recipe) (patch.Plan, error) {
 	if d.Write == nil {
 		return patch.Ensure(d.Spec, recipe)
 	}
-	return Bring(d.stored, d.Spec, recipe)
+	return Apply(d.stored, d.Spec, recipe)
 }
 
 // replacesOnNodes reports whether the files of the user that are in the way of a recipe are replaced on running nodes.

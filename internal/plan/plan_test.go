@@ -31,11 +31,11 @@ func reference(t *testing.T) patch.Recipe {
 
 func ensured(t *testing.T, spec patch.Spec) patch.Spec {
 	t.Helper()
-	brought, err := patch.Ensure(spec, reference(t))
+	applied, err := patch.Ensure(spec, reference(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return patch.Apply(spec, brought.Edits)
+	return patch.Apply(spec, applied.Edits)
 }
 
 func own() patch.Spec {
@@ -162,11 +162,11 @@ func TestVersion_IsThatOfThePatchedObjects(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		brought, err := patch.Ensure(own(), made)
+		applied, err := patch.Ensure(own(), made)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return patch.Apply(own(), brought.Edits)
+		return patch.Apply(own(), applied.Edits)
 	}
 	for name, test := range map[string]struct {
 		recorded string
@@ -266,11 +266,11 @@ func TestBring_ChangesNothingThatIsThere(t *testing.T) {
 	moved.Files = append(append([]patch.File{}, stored.Files[1:]...), stored.Files[0])
 	for name, before := range map[string]patch.Spec{"in our order": stored, "in an order of the user's": moved} {
 		for what, asked := range map[string]patch.Spec{"the stored object": before, "the unpatched manifest": own()} {
-			brought, err := plan.Bring(before, asked, reference(t))
+			applied, err := plan.Apply(before, asked, reference(t))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(before, patch.Apply(asked, brought.Edits)); diff != "" {
+			if diff := cmp.Diff(before, patch.Apply(asked, applied.Edits)); diff != "" {
 				t.Errorf("%s, %s (-stored +got):\n%s", name, what, diff)
 			}
 		}
@@ -281,11 +281,11 @@ func TestBring_KeepsWhatIsThereOnAConflict(t *testing.T) {
 	t.Parallel()
 	asked := own()
 	asked.Files = append(asked.Files, patch.File{Path: contract.PathSetup, Content: "mine"})
-	brought, err := plan.Bring(ensured(t, own()), asked, reference(t))
+	applied, err := plan.Apply(ensured(t, own()), asked, reference(t))
 	if err == nil {
 		t.Fatal("no conflict")
 	}
-	got := patch.Apply(asked, brought.Edits)
+	got := patch.Apply(asked, applied.Edits)
 	for _, f := range got.Files {
 		if f.Path == contract.PathSetup && f.Content != "mine" {
 			t.Errorf("a managed file came back beside that of the user: %v", got.Files)

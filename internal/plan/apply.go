@@ -17,22 +17,22 @@ func Keep(stored, asked patch.Spec) (patch.Plan, error) {
 	return patch.Plan{Edits: kept}, nil
 }
 
-// Bring returns the edits that apply recipe to an object in a write. Writing the stored object again, with or without
+// Apply returns the edits that apply recipe to an object in a write. Writing the stored object again, with or without
 // managed entries and in any order, results in the stored object. On an error of Keep or patch.Ensure, the edits are
 // those of Keep.
-func Bring(stored, asked patch.Spec, recipe patch.Recipe) (patch.Plan, error) {
+func Apply(stored, asked patch.Spec, recipe patch.Recipe) (patch.Plan, error) {
 	kept, err := Keep(stored, asked)
 	if err != nil {
 		return kept, err
 	}
-	brought, err := patch.Ensure(patch.Apply(asked, kept.Edits), recipe)
+	applied, err := patch.Ensure(patch.Apply(asked, kept.Edits), recipe)
 	if err != nil {
 		return kept, err
 	}
 	if len(kept.Edits) > 0 {
-		brought.Edits = append(kept.Edits, brought.Edits...)
+		applied.Edits = append(kept.Edits, applied.Edits...)
 	}
-	return brought, nil
+	return applied, nil
 }
 
 // Carries reports whether spec has every file and every command of recipe, in any order: other patches may have added
