@@ -185,12 +185,10 @@ verify-vuln: ## Look for known vulnerabilities; says so where the database canno
 
 ##@ Test
 
-# Tests with an API server wait most of their time: they run beside lint, vet and unit tests, which compute and follow each
-# other.
 .PHONY: test
 test: ## Lint, vet and run all tests; the last line is their sum.
 	@rm -rf '$(RESULTS)'; status=0; \
-	$(MAKE) --no-print-directory --keep-going --jobs=2 test-envtest lint vet test-unit || status=1; \
+	for target in lint vet test-unit test-envtest; do $(MAKE) --no-print-directory $$target || status=1; done; \
 	$(MAKE) --no-print-directory test-summary; exit $$status
 
 .PHONY: test-unit
@@ -203,7 +201,7 @@ test-unit: ## Run the tests that need nothing but this machine, seeds of fuzz ta
 test-envtest: ## Run the tests that need an API server.
 	@mkdir -p out/tests; $(FETCH_MODULES); echo "== tests with an API server"
 	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" clusterctl kube-controller-manager || true; status=0; \
-	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages="$(ENVTEST_PACKAGES)" -- -shuffle=on -p 4 -parallel 8 -timeout 25m || status=1; \
+	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages="$(ENVTEST_PACKAGES)" -- -shuffle=on -p 2 -parallel 8 -timeout 25m || status=1; \
 	(cd test/engines && $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages=./charts -- -count=1) || status=1; \
 	exit $$status
 
