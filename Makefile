@@ -17,6 +17,8 @@ GENERATE := $(TOOL) controller-gen rbac:roleName=manager-role webhook paths=./in
 
 # Tests that need a cluster, a node or time of their own are below test/, all others are unit tests.
 UNIT_PACKAGES = $$(go list ./... | grep -v '/test/')
+# Packages of commands, which do one thing after the other, and of this module's rules.
+COMMANDS := /(internal|cmd/.*|hack/.*|internal/cli|internal/offline/.*)$$
 # Packages that take longest begin.
 ENVTEST_PACKAGES = $$(go list ./test/delivery ./test/hostile ./test/install ./test/faults ./test/envtest ./test/... | grep -vE '/test/(e2e|node)(/|$$)')
 
@@ -194,7 +196,8 @@ test: ## Lint, vet and run all tests; the last line is their sum.
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but this machine, seeds of fuzz targets included.
 	@mkdir -p out/tests; $(FETCH_MODULES); echo "== unit tests"
-	@status=0; $(WITHOUT_PROXY) $(GOTESTSUM) -- $(RACE) -shuffle=on $(UNIT_PACKAGES) || status=1; \
+	@status=0; $(WITHOUT_PROXY) $(GOTESTSUM) -- -shuffle=on $$(grep -E '$(COMMANDS)' <<<"$(UNIT_PACKAGES)") || status=1; \
+	$(WITHOUT_PROXY) $(GOTESTSUM) -- $(RACE) -shuffle=on $$(grep -vE '$(COMMANDS)' <<<"$(UNIT_PACKAGES)") || status=1; \
 	(cd test/engines && $(WITHOUT_PROXY) $(GOTESTSUM) -- -count=1 -shuffle=on $$(go list ./... | grep -v /charts)) || status=1; exit $$status
 
 .PHONY: test-envtest
@@ -221,7 +224,7 @@ test-node: ## Boot real nodes, with kubeadm too, behind real proxies. Needs root
 	@mkdir -p out/tests; rm -f out/node-report.txt; $(FETCH_MODULES); echo "== tests on booted nodes"
 	@for script in rootfs ignition squid kube; do hack/node-$$script.sh >/dev/null || true; done
 	@status=0; $(WITHOUT_PROXY) CAPI_PROXY_PATCHER_NODE_REPORT="$(CURDIR)/out/node-report.txt" \
-	$(GOTESTSUM) $(ONCE_MORE) --packages=./test/node/... -- -tags node -count=1 -p 1 -timeout 30m || status=$$?; \
+	$(GOTESTSUM) $(ONCE_MORE) --packages=./test/node/... -- -tags node -count=1 -p 1 -timeout 45m || status=$$?; \
 	[[ ! -e out/node-report.txt ]] || cat out/node-report.txt; exit $$status
 
 # What make test-e2e runs: all scenarios.
@@ -237,7 +240,7 @@ CAPI ?=
 CAPI_PREVIOUS := v1.13
 
 # A wait that hangs is reported shortly before the end.
-E2E_TIMEOUT := 35m
+E2E_TIMEOUT := 45m
 
 .PHONY: test-e2e
 test-e2e: ## Run the product on a real management cluster of Cluster API. Needs Linux and root or user namespaces; says so where it cannot run.
