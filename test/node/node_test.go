@@ -37,7 +37,7 @@ var (
 )
 
 // bootLimit is how long a node may take to boot and to bootstrap.
-const bootLimit = 90 * time.Second
+const bootLimit = 5 * time.Minute
 
 func TestNode(t *testing.T) {
 	results := report.New(t, "all together",

@@ -95,7 +95,7 @@ func trustOrder(t *testing.T, n *node) {
 
 const (
 	// enoughForTLS is more than curl and probe need.
-	enoughForTLS = 10 * time.Second
+	enoughForTLS = time.Minute
 	serverURL    = "https://127.0.0.1:8443/"
 	// curlUntrusted is curl's exit status for a certificate that it does not trust.
 	curlUntrusted = "exit status 60"

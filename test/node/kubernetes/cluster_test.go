@@ -39,8 +39,8 @@ func (s *suite) cluster(t *testing.T) {
 		})
 		first.Start(sub)
 		first.mustBootstrap(sub)
-		first.kubectl(sub, "wait", "--for=condition=Ready", "node/"+first.host, "--timeout=90s")
-		first.kubectl(sub, "rollout", "status", "daemonset/kube-proxy", "--namespace=kube-system", "--timeout=90s")
+		first.kubectl(sub, "wait", "--for=condition=Ready", "node/"+first.host, "--timeout=5m")
+		first.kubectl(sub, "rollout", "status", "daemonset/kube-proxy", "--namespace=kube-system", "--timeout=5m")
 		s.report.Saw(sub, stepInit, "Ready")
 	}) {
 		return
@@ -99,13 +99,13 @@ func (s *suite) join(t *testing.T, first, worker node) {
 	t.Helper()
 	worker.Start(t)
 	worker.mustBootstrap(t)
-	first.kubectl(t, "wait", "--for=create", "node/"+worker.host, "--timeout=60s")
-	first.kubectl(t, "wait", "--for=condition=Ready", "node/"+worker.host, "--timeout=90s")
-	first.kubectl(t, "wait", "--for=create", "serviceaccount/default", "--timeout=60s")
+	first.kubectl(t, "wait", "--for=create", "node/"+worker.host, "--timeout=5m")
+	first.kubectl(t, "wait", "--for=condition=Ready", "node/"+worker.host, "--timeout=5m")
+	first.kubectl(t, "wait", "--for=create", "serviceaccount/default", "--timeout=5m")
 	first.kubectl(t, "run", worker.name, "--image="+pauseImage, "--image-pull-policy=Always",
 		`--overrides={"spec": {"nodeName": "`+worker.host+`", "automountServiceAccountToken": false}}`)
-	first.kubectl(t, "wait", "--for=condition=Ready", "pod/"+worker.name, "--timeout=90s")
-	first.kubectl(t, "wait", "--for=condition=Ready", "pod", "--all", "--namespace=kube-system", "--timeout=90s")
+	first.kubectl(t, "wait", "--for=condition=Ready", "pod/"+worker.name, "--timeout=5m")
+	first.kubectl(t, "wait", "--for=condition=Ready", "pod", "--all", "--namespace=kube-system", "--timeout=5m")
 }
 
 // changeSecret takes the pool's proxy away and names another one in its Secret. It returns what the replacement of the

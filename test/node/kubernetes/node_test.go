@@ -29,7 +29,7 @@ const (
 	version     = "v1.36.3"
 	etcdVersion = "v3.6.14"
 	// bootstrapLimit is how long a node may take to boot and to run kubeadm.
-	bootstrapLimit = 5 * time.Minute
+	bootstrapLimit = 10 * time.Minute
 	registryHost   = "registry.k8s.io"
 	pauseImage     = "registry.k8s.io/pause:3.10.2"
 	probeImage     = "registry.k8s.io/probe:v1"

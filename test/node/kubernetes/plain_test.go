@@ -94,7 +94,7 @@ func (s *suite) plain(t *testing.T, c cluster) {
 	})
 	second.Start(t)
 	second.mustBootstrap(t)
-	first.kubectl(t, "wait", "--for=condition=Ready", "node/"+second.host, "--timeout=90s")
+	first.kubectl(t, "wait", "--for=condition=Ready", "node/"+second.host, "--timeout=5m")
 	t.Run("each node adds its own addresses, and kubelet of control planes connects to them", func(t *testing.T) {
 		for _, n := range []node{first, second, worker} {
 			list := strings.Split(vocabulary.ProxyVariables(n.Environ(t, "kubelet"))["NO_PROXY"], ",")
@@ -191,7 +191,7 @@ const probed = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe"
 func (s *suite) reach(t *testing.T, step string, first, worker node) {
 	t.Helper()
 	first.apply(t, strings.NewReplacer("NODE", worker.host, "HOST", first.address).Replace(probed))
-	first.kubectl(t, "wait", "--for=condition=Ready", "pod/probe", "--timeout=90s")
+	first.kubectl(t, "wait", "--for=condition=Ready", "pod/probe", "--timeout=5m")
 	const kubeconfig = "--kubeconfig=/etc/kubernetes/admin.conf"
 	for name, test := range map[string]struct {
 		argv []string

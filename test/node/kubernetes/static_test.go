@@ -91,7 +91,7 @@ func (s *suite) static(t *testing.T, c, without cluster) {
 	})
 	second.Start(t)
 	second.mustBootstrap(t)
-	first.kubectl(t, "wait", "--for=condition=Ready", "node/"+second.host, "--timeout=90s")
+	first.kubectl(t, "wait", "--for=condition=Ready", "node/"+second.host, "--timeout=5m")
 	if message := c.message(t); strings.Contains(message, "no-node-network") {
 		t.Errorf("the condition of a Cluster with a network of the nodes says %s", message)
 	}
@@ -185,8 +185,8 @@ func (s *suite) askService(t *testing.T, first, worker node) {
 	encode := base64.StdEncoding.EncodeToString
 	first.apply(t, strings.NewReplacer("CERTIFICATE", encode(certificate), "KEY", encode(key),
 		"AUTHORITY", encode(s.authority.PEM), "NODE", worker.host).Replace(service))
-	first.kubectl(t, "wait", "--for=condition=Ready", "pod/service", "--timeout=90s")
-	first.kubectl(t, "wait", "--for=condition=Available", "apiservice/v1.node-test.example.com", "--timeout=90s")
+	first.kubectl(t, "wait", "--for=condition=Ready", "pod/service", "--timeout=5m")
+	first.kubectl(t, "wait", "--for=condition=Available", "apiservice/v1.node-test.example.com", "--timeout=5m")
 	waitUntil(t, "an error about the answer of the webhook", func() bool {
 		_, err := first.Run("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "create", "configmap", "asked", "--dry-run=server")
 		return err != nil && strings.Contains(err.Error(), "status code: 204")

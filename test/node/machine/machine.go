@@ -37,12 +37,12 @@ const (
 	// pollInterval is the time between two checks of a machine.
 	pollInterval = 100 * time.Millisecond
 	// bootTimeout is how long a machine may take to have a first process.
-	bootTimeout = 30 * time.Second
+	bootTimeout = 2 * time.Minute
 	// stopTimeout is how long it may take to power off before it is killed.
-	stopTimeout = 20 * time.Second
+	stopTimeout = time.Minute
 	// goneTimeout is how long what remains of a machine that was killed may
 	// take to go.
-	goneTimeout = 15 * time.Second
+	goneTimeout = time.Minute
 	// logTail is how many bytes of its log a failure shows.
 	logTail = 8 << 10
 )
