@@ -9,9 +9,7 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/infra"
@@ -83,48 +81,6 @@ func (w *world) startAtTheEnd(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// TestMove moves a cluster to a second management cluster.
-func TestMove(t *testing.T) {
-	t.Parallel()
-	w := start(t)
-	takeTurn(t)
-	c := newCluster(t, w, options{controlPlanes: 1, workers: 1})
-	c.apply(t)
-	c.waitRunning(t, 3)
-	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-	specs := c.specs(t)
-
-	// What arrives is what was moved: there is nobody yet to make it anew.
-	target := newTarget(t, w)
-	if err := target.product.RemoveWebhooks(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	target.product.Stop()
-	c.clusterctl(t, nil, "move", "--namespace", c.namespace, "--to-kubeconfig", target.cluster.Kubeconfig)
-	moved := &cluster{world: target, namespace: c.namespace, name: c.name}
-	owner := get[clusterv1.Cluster](t, moved, moved.name).UID
-	get[corev1.Secret](t, moved, contract.DefaultSecretName)
-	generated := get[corev1.Secret](t, moved, moved.name+contract.GeneratedSecretSuffix)
-	if owners := generated.OwnerReferences; len(owners) != 1 || owners[0].UID != owner {
-		t.Errorf("the generated Secret is owned by %v, want %s", owners, owner)
-	}
-	if err := errors.Join(target.product.Start(t.Context()), target.product.InstallWebhooks(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	machines := moved.waitRunning(t, 3)
-	moved.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-	moved.staysCalm(t, machines)
-	for i, spec := range moved.specs(t) {
-		if spec != specs[i] {
-			t.Errorf("spec %d is\n%s\nand was\n%s", i, spec, specs[i])
-		}
-	}
-	moved.kubectl(t, "", "scale", "machinedeployment", moved.poolName(0), "--replicas=2")
-	moved.waitRunning(t, 4)
-	moved.checkBoots(t, 1, want{proxy: proxyURL}, everyBoot)
-	moved.checkInPlaceUpdate(t)
 }
 
 // newTarget starts another management cluster, with the product but not its hooks. Workload clusters stay where they

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,7 +81,7 @@ metadata: {name: %s, labels: {clusterctl.cluster.x-k8s.io: "", clusterctl.cluste
 	}
 	r.pods = w.cluster.RunPods(t.Context(), func(image string) (string, error) {
 		_, version, _ := strings.Cut(image, ":")
-		program := filepath.Join(r.dir, "installed", version)
+		program := filepath.Join(r.madeRelease(version), releasedProgram)
 		_, err := os.Stat(program)
 		return program, err
 	})
@@ -93,21 +94,47 @@ metadata: {name: %s, labels: {clusterctl.cluster.x-k8s.io: "", clusterctl.cluste
 	return r
 }
 
-// release adds a release to the folder, made of the checkout, and unpacks the program of its image.
+// releasedProgram is the name of the program that is unpacked from the image of a release.
+const releasedProgram = "program"
+
+// releasing is held while a release is made, which all tests share.
+var releasing sync.Mutex
+
+// madeRelease is the folder that a release is made in.
+func (w *world) madeRelease(version string) string {
+	return filepath.Join(filepath.Dir(w.binary), "releases", version)
+}
+
+// release adds a release to the folder, made of the checkout.
 func (r *repository) release(t *testing.T, version string) {
 	t.Helper()
-	platform := "linux/" + runtime.GOARCH
-	command := exec.CommandContext(t.Context(), "make", "-C", root, "release", "VERSION="+version, "RELEASE_OUT="+r.dir, "PLATFORMS="+platform, "PROGRAMS=")
-	output(t, command)
-	image, err := ocilayout.Read(filepath.Join(r.dir, management.ProviderLabel, version, "image"))
+	made := r.makeRelease(t, version)
+	folder := filepath.Join(management.ProviderLabel, version)
+	if err := os.CopyFS(filepath.Join(r.dir, folder), os.DirFS(filepath.Join(made, folder))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// makeRelease makes a release unless it is made, unpacks the program of its image, and returns its folder.
+func (w *world) makeRelease(t *testing.T, version string) string {
+	t.Helper()
+	releasing.Lock()
+	defer releasing.Unlock()
+	made := w.madeRelease(version)
+	program := filepath.Join(made, releasedProgram)
+	if _, err := os.Stat(program); err == nil {
+		return made
+	}
+	output(t, exec.CommandContext(t.Context(), "make", "-C", root, "release", "VERSION="+version, "RELEASE_OUT="+made,
+		"PLATFORMS=linux/"+runtime.GOARCH, "PROGRAMS="))
+	image, err := ocilayout.Read(filepath.Join(made, management.ProviderLabel, version, "image"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs := filepath.Join(r.dir, "installed")
-	if err := errors.Join(os.MkdirAll(programs, 0o700),
-		os.WriteFile(filepath.Join(programs, version), image.Programs[0].Content, 0o700)); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(program, image.Programs[0].Content, 0o700); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
+	return made
 }
 
 // run runs clusterctl with the folder.

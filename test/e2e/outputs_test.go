@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -103,10 +104,13 @@ func (c *cluster) outputs(t *testing.T) (content, versions map[string]string) {
 	return content, versions
 }
 
-// checkOwned sees that what was moved belongs to the Cluster of a UID, as everything of its outputs does.
-func (c *cluster) checkOwned(t *testing.T, uid types.UID) {
+// checkOwned sees that the outputs, and Secrets with names, belong to the Cluster of a UID.
+func (c *cluster) checkOwned(t *testing.T, uid types.UID, names ...string) {
 	t.Helper()
 	var objects []client.Object
+	for _, name := range names {
+		objects = append(objects, get[corev1.Secret](t, c, name))
+	}
 	_, versions := c.outputs(t)
 	for name := range versions {
 		objects = append(objects, get[corev1.Secret](t, c, name))
@@ -122,9 +126,9 @@ func (c *cluster) checkOwned(t *testing.T, uid types.UID) {
 	}
 }
 
-// TestMove_TakesOutputsAlong moves a cluster with outputs to a second management cluster, where nothing is written
-// again, and everything follows the proxy Secret of there.
-func TestMove_TakesOutputsAlong(t *testing.T) {
+// TestMove moves a cluster with outputs to a second management cluster, where nothing is written again, and everything
+// follows the proxy Secret of there. In between Cluster API updates Machines in place.
+func TestMove(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	takeTurn(t)
@@ -134,7 +138,9 @@ func TestMove_TakesOutputsAlong(t *testing.T) {
 	})
 	c.apply(t)
 	c.waitRunning(t, 3)
+	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 	c.waitPublished(t, contract.ReasonPublished)
+	specs := c.specs(t)
 	content, versions := c.outputs(t)
 	workload := c.remote(t)
 	bundle, applied := delivered(t, workload)
@@ -154,13 +160,18 @@ func TestMove_TakesOutputsAlong(t *testing.T) {
 	if diff := cmp.Diff(content, arrived); diff != "" {
 		t.Errorf("outputs (-before +after):\n%s", diff)
 	}
-	moved.checkOwned(t, get[clusterv1.Cluster](t, moved, moved.name).UID)
+	get[corev1.Secret](t, moved, contract.DefaultSecretName)
+	moved.checkOwned(t, get[clusterv1.Cluster](t, moved, moved.name).UID, moved.name+contract.GeneratedSecretSuffix)
 	if err := errors.Join(target.product.Start(t.Context()), target.product.InstallWebhooks(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	moved.waitPublished(t, contract.ReasonPublished)
 	machines := moved.waitRunning(t, 3)
+	moved.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 	moved.staysCalm(t, machines)
+	if diff := cmp.Diff(specs, moved.specs(t)); diff != "" {
+		t.Errorf("specs (-before +after):\n%s", diff)
+	}
 	if _, after := moved.outputs(t); !maps.Equal(before, after) {
 		t.Errorf("Secrets had versions %v after the move and have %v", before, after)
 	}
@@ -168,6 +179,13 @@ func TestMove_TakesOutputsAlong(t *testing.T) {
 		t.Errorf("what was delivered is written again: version %s after %s", again, applied)
 	}
 
+	moved.kubectl(t, "", "scale", "machinedeployment", moved.poolName(0), "--replicas=2")
+	moved.waitRunning(t, 4)
+	moved.checkBoots(t, 1, want{proxy: proxyURL}, everyBoot)
+	moved.checkInPlaceUpdate(t)
+
+	moved.kubectl(t, "", "annotate", "cluster", moved.name, contract.AnnotationRollout+"-")
+	machines = moved.waitRunning(t, 6)
 	other := strings.NewReplacer("proxy.corp.example", "other.corp.example")
 	moved.kubectl(t, other.Replace(trusting(t, proxySecret)), "apply", "-f", "-")
 	eventually(t, func() error {

@@ -48,7 +48,7 @@ func newTranscript(t *testing.T, r *repository, version string) *transcript {
 	}
 	for name, target := range map[string]string{
 		filepath.Join(bin, "kubectl"): management.Program("kubectl"), filepath.Join(bin, "clusterctl"): management.Program("clusterctl"),
-		filepath.Join(bin, "capi-proxy-patcher"):              filepath.Join(r.dir, "installed", version),
+		filepath.Join(bin, "capi-proxy-patcher"):              filepath.Join(r.madeRelease(version), releasedProgram),
 		filepath.Join(home, "cluster-api", "clusterctl.yaml"): r.config,
 	} {
 		if err := os.Symlink(target, name); err != nil {

@@ -42,7 +42,8 @@ const (
 	patience = 4 * time.Minute
 	// calm is how long something has to stay away that must not come. Cluster API begins a rollout within 3 s.
 	calm = 12 * time.Second
-	poll = 250 * time.Millisecond
+	// poll is how often to look. More often takes CPU from what is waited for.
+	poll = time.Second
 )
 
 // Versions of Kubernetes; no node runs them.
