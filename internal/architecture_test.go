@@ -38,7 +38,7 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 		"status":           types,
 	}
 	for _, name := range []string{
-		"contract", "envfile", "finding", "infrastructure", "intent", "kinds", "node", "noproxy", "offline/explain", "offline/foreign", "offline/manifest",
+		"contract", "finding", "infrastructure", "intent", "kinds", "node", "noproxy", "offline/explain", "offline/foreign", "offline/manifest",
 		"offline/match", "patch", "plan", "proxyconfig", "publish", "resolve", "status", "systemd",
 	} {
 		t.Run(name, func(t *testing.T) {

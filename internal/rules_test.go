@@ -23,7 +23,7 @@ import (
 const (
 	maxImports   = 12
 	longestChain = 14
-	mostPackages = 39
+	mostPackages = 38
 )
 
 var importsOfOurs = map[string]int{"controller": 13, "controller/publisher": 13}

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
 func TestNode_SaysWhatItDoesByExitStatus(t *testing.T) {
@@ -29,7 +29,7 @@ func TestNode_SaysWhatItDoesByExitStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, err := patch.NodeData(map[string][]byte{
-		contract.KeyProxyEnv: []byte(envfile.Header + "\nHTTP_PROXY=\"http://u:p4ss@127.0.0.1:1\"\n"),
+		contract.KeyProxyEnv: []byte(systemd.EnvironmentFileHeader + "\nHTTP_PROXY=\"http://u:p4ss@127.0.0.1:1\"\n"),
 	}, recipe, false)
 	if err != nil {
 		t.Fatal(err)

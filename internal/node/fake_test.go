@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
@@ -228,7 +227,7 @@ func (d *disk) addOwn() {
 			list += strings.TrimSuffix(line, "\"\n") + ",10.0.0.1\"\n"
 		}
 	}
-	d.put(contract.PathNodeEnv, &inode{content: []byte(envfile.Header + "\n" + list), mode: 0o600})
+	d.put(contract.PathNodeEnv, &inode{content: []byte(systemd.EnvironmentFileHeader + "\n" + list), mode: 0o600})
 }
 
 func (d *disk) Trust() error {
@@ -247,7 +246,7 @@ func (d *disk) Trust() error {
 
 // trust makes the trust store that of a bundle: comments are not in it.
 func (d *disk) trust(bundle string) {
-	d.trusted = strings.TrimPrefix(bundle, envfile.Header+"\n")
+	d.trusted = strings.TrimPrefix(bundle, systemd.EnvironmentFileHeader+"\n")
 }
 
 func (d *disk) Room(name string) (uint64, error) { return d.room, d.call("room %s", name) }

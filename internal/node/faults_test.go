@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
@@ -45,7 +44,7 @@ func (d *disk) whole(t *testing.T, s scenario) string {
 	before, after, now, problems := s.begin(t).files(), s.end(t).files(), d.files(), ""
 	for _, name := range append(patch.ManagedPaths(), usersEd) {
 		// While certificates are taken out of the trust store there is a bundle without any.
-		empty := name == contract.PathTrustedCA && now[name] == "644 false "+envfile.Header+"\n"
+		empty := name == contract.PathTrustedCA && now[name] == "644 false "+systemd.EnvironmentFileHeader+"\n"
 		if now[name] != before[name] && now[name] != after[name] && !empty {
 			problems += fmt.Sprintf("%s is neither: %q\n", name, now[name])
 		}

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 // data is that of a generated Secret with a password, a CA and a script.
 func data(t *testing.T, password, ca, script string) map[string][]byte {
 	t.Helper()
-	env, err := envfile.Render([]envfile.Var{
+	env, err := systemd.EnvironmentFile([]systemd.Var{
 		{Name: "HTTP_PROXY", Value: "http://u:" + password + "@proxy:3128"},
 		{Name: "NO_PROXY", Value: fmt.Sprintf("%x.example.com", password)},
 	})
@@ -34,8 +34,8 @@ func data(t *testing.T, password, ca, script string) map[string][]byte {
 	}
 	return withTargets(t, map[string][]byte{
 		contract.KeyProxyEnv:        env,
-		contract.KeyTrustedCABundle: []byte(envfile.Header + "\n" + ca),
-		contract.KeySetup:           []byte("#!/bin/sh\n" + envfile.Header + "\n" + script),
+		contract.KeyTrustedCABundle: []byte(systemd.EnvironmentFileHeader + "\n" + ca),
+		contract.KeySetup:           []byte("#!/bin/sh\n" + systemd.EnvironmentFileHeader + "\n" + script),
 		contract.KeyReadiness:       []byte("https://registry\n"),
 	}, contract.Targets()...)
 }
@@ -392,7 +392,7 @@ func TestApply_MendsTheFileOfOwnAddresses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDisk(t, want)
-			d.put(contract.PathNodeEnv, &inode{content: []byte(envfile.Header + "\n" + test.content + "\n"), mode: 0o600})
+			d.put(contract.PathNodeEnv, &inode{content: []byte(systemd.EnvironmentFileHeader + "\n" + test.content + "\n"), mode: 0o600})
 			if folder, _ := d.find(contract.PathNodeEnv); test.content == "" {
 				delete(folder.names, "node.env")
 			}
@@ -530,7 +530,7 @@ func TestNewVersion_RefusesWhatItCouldNotReplace(t *testing.T) {
 		"another path": {with(contract.KeyNodeFiles, `{"files":[{"path":"/etc/shadow","mode":"0600","key":"proxy.env"}]}`), `key node-files.json of the mounted Secret, file "/etc/shadow": not a path and a mode of capi-proxy-patcher`},
 		"another mode": {with(contract.KeyNodeFiles, `{"files":[{"path":"/etc/capi-proxy-patcher/setup.sh","mode":"4755","key":"setup.sh"}]}`), `key node-files.json of the mounted Secret, file "/etc/capi-proxy-patcher/setup.sh": not a path and a mode of capi-proxy-patcher`},
 		"no mark":      {with(contract.KeyTrustedCABundle, "secret"), `key trusted-ca.pem of the mounted Secret has no line "Managed by capi-proxy-patcher"`},
-		"no variables": {with(contract.KeyProxyEnv, envfile.Header+"\nsecret\n"), `/etc/capi-proxy-patcher/proxy.env of the mounted Secret: line 2 is not NAME="VALUE"`},
+		"no variables": {with(contract.KeyProxyEnv, systemd.EnvironmentFileHeader+"\nsecret\n"), `/etc/capi-proxy-patcher/proxy.env of the mounted Secret: line 2 is not NAME="VALUE"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
@@ -20,7 +19,7 @@ import (
 type Version struct {
 	files     map[string]File // by path
 	replaces  bool            // files of others
-	variables []envfile.Var
+	variables []systemd.Var
 	endpoints []string
 	setup     Content
 }
@@ -29,7 +28,7 @@ type Version struct {
 const modeBundle, modeSetup fs.FileMode = 0o644, 0o755
 
 // noCertificates is a bundle without any.
-const noCertificates = envfile.Header + "\n"
+const noCertificates = systemd.EnvironmentFileHeader + "\n"
 
 // NewVersion reads the data of a mounted Secret, that of patch.NodeData.
 func NewVersion(data map[string][]byte) (Version, error) {
@@ -42,7 +41,7 @@ func NewVersion(data map[string][]byte) (Version, error) {
 		v.files[f.Path] = File{Content: f.Content, Mode: f.Mode, Owned: true}
 	}
 	if f, found := v.files[contract.PathProxyEnv]; found {
-		if v.variables, err = envfile.Parse(f.Content); err != nil {
+		if v.variables, err = systemd.ParseEnvironmentFile(f.Content); err != nil {
 			return Version{}, fmt.Errorf("%s of the mounted Secret: %w", contract.PathProxyEnv, err)
 		}
 	}
@@ -85,8 +84,8 @@ func (v Version) Extends(name, value string) bool {
 // isMadeFrom reports whether a file is contract.PathNodeEnv of a node with the version. Which own addresses it has is
 // not compared: a node gets and loses some while it runs.
 func (f File) isMadeFrom(v Version) bool {
-	variables, err := envfile.Parse(f.Content)
-	return err == nil && f.isLike(f.Content, modeNodeEnv) && !slices.ContainsFunc(variables, func(own envfile.Var) bool {
+	variables, err := systemd.ParseEnvironmentFile(f.Content)
+	return err == nil && f.isLike(f.Content, modeNodeEnv) && !slices.ContainsFunc(variables, func(own systemd.Var) bool {
 		return !v.Extends(own.Name, own.Value)
 	})
 }

@@ -27,8 +27,8 @@ import (
 	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
 // proxy is a proxy that wants a password and connects every host to one server.
@@ -129,7 +129,7 @@ func TestCheck_AsksThroughTheProxy(t *testing.T) {
 				userinfo = rude
 			}
 			f.mount(contract.KeyProxyEnv, proxyEnv(t, p.url(userinfo), strings.Fields(test.noProxy)...))
-			f.mount(contract.KeyTrustedCABundle, envfile.Header+"\n"+test.ca)
+			f.mount(contract.KeyTrustedCABundle, systemd.EnvironmentFileHeader+"\n"+test.ca)
 			f.mount(contract.KeyReadiness, test.endpoint+"\n")
 			var out strings.Builder
 			err := nodeagent.Check(t.Context(), f.Options, &out)
@@ -312,7 +312,7 @@ func TestCheck_QuotesNothingOfACertificate(t *testing.T) {
 			p, f := newProxy(t, server, http.StatusOK), newFolders(t)
 			f.mount(contract.KeyProxyEnv, proxyEnv(t, p.url("user:p%40%22%24s")))
 			if test.signed {
-				f.mount(contract.KeyTrustedCABundle, envfile.Header+"\n"+string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+				f.mount(contract.KeyTrustedCABundle, systemd.EnvironmentFileHeader+"\n"+string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 			}
 			f.mount(contract.KeyReadiness, "https://example.com")
 			err = nodeagent.Check(t.Context(), f.Options, io.Discard)
@@ -385,18 +385,18 @@ func TestCheck_NamesTheFileThatWins(t *testing.T) {
 		"another service":       {map[string]string{"/etc/systemd/system/other.service.d/zz.conf": "[Service]\nUnsetEnvironment=HTTP_PROXY\n"}, ""},
 		"a drop-in before ours": {map[string]string{folder + "10-a.conf": "[Service]\nEnvironmentFile=\n"}, ""},
 		"own addresses": {
-			map[string]string{"/etc/capi-proxy-patcher/node.env": envfile.Header + "\nNO_PROXY=\"a,own\"\n"}, "",
+			map[string]string{"/etc/capi-proxy-patcher/node.env": systemd.EnvironmentFileHeader + "\nNO_PROXY=\"a,own\"\n"}, "",
 		},
 		"own addresses of another version": {
-			map[string]string{"/etc/capi-proxy-patcher/node.env": envfile.Header + "\nNO_PROXY=\"ab,own\"\n"},
+			map[string]string{"/etc/capi-proxy-patcher/node.env": systemd.EnvironmentFileHeader + "\nNO_PROXY=\"ab,own\"\n"},
 			prefix + "NO_PROXY from /etc/capi-proxy-patcher/node.env, which " + folder + "http-proxy.conf reads",
 		},
 		"the file of own addresses, changed by hand": {
-			map[string]string{"/etc/capi-proxy-patcher/node.env": envfile.Header + "\nHTTP_PROXY=\"mine\"\n"},
+			map[string]string{"/etc/capi-proxy-patcher/node.env": systemd.EnvironmentFileHeader + "\nHTTP_PROXY=\"mine\"\n"},
 			prefix + "HTTP_PROXY from /etc/capi-proxy-patcher/node.env, which " + folder + "http-proxy.conf reads",
 		},
 		"a file without the variable": {
-			map[string]string{"/etc/capi-proxy-patcher/proxy.env": envfile.Header + "\nHTTP_PROXY=\"x\"\n"},
+			map[string]string{"/etc/capi-proxy-patcher/proxy.env": systemd.EnvironmentFileHeader + "\nHTTP_PROXY=\"x\"\n"},
 			prefix + "HTTPS_PROXY, NO_PROXY not in /etc/capi-proxy-patcher/proxy.env",
 		},
 	} {
@@ -405,7 +405,7 @@ func TestCheck_NamesTheFileThatWins(t *testing.T) {
 			f := newFolders(t)
 			f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:old@proxy:3128", "a"))
 			f.put(contract.PathProxyEnv, proxyEnv(t, "http://u:old@proxy:3128", "a"), 0o600)
-			f.put(folder+"http-proxy.conf", envfile.Header+"\n[Service]\nEnvironmentFile=/etc/capi-proxy-patcher/proxy.env\n"+
+			f.put(folder+"http-proxy.conf", systemd.EnvironmentFileHeader+"\n[Service]\nEnvironmentFile=/etc/capi-proxy-patcher/proxy.env\n"+
 				"EnvironmentFile=-/etc/capi-proxy-patcher/node.env\n", 0o644)
 			f.put("/usr/lib/systemd/system/containerd.service", "[Service]\nEnvironmentFile=-/etc/default/none\n", 0o644)
 			for path, content := range test.files {
@@ -427,7 +427,7 @@ func TestCheck_NamesTheFileThatWins(t *testing.T) {
 func TestCheck_ReadsUnitFilesThroughLinks(t *testing.T) {
 	t.Parallel()
 	f := newFolders(t)
-	f.put("/etc/systemd/system/kubelet.service.d/http-proxy.conf", envfile.Header+"\n[Service]\nEnvironmentFile=/etc/capi-proxy-patcher/proxy.env\n", 0o644)
+	f.put("/etc/systemd/system/kubelet.service.d/http-proxy.conf", systemd.EnvironmentFileHeader+"\n[Service]\nEnvironmentFile=/etc/capi-proxy-patcher/proxy.env\n", 0o644)
 	f.put("/opt/theirs.conf", "[Service]\nUnsetEnvironment=HTTP_PROXY\n", 0o644)
 	if err := os.Symlink("/opt/theirs.conf", f.path("/etc/systemd/system/kubelet.service.d/zz.conf")); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
@@ -42,8 +41,8 @@ func newFolders(t *testing.T) folders {
 	t.Helper()
 	f := folders{t, nodeagent.Options{Root: t.TempDir(), From: t.TempDir(), State: t.TempDir()}}
 	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:old@proxy:3128"))
-	f.mount(contract.KeyTrustedCABundle, envfile.Header+"\n")
-	f.mount(contract.KeySetup, "#!/bin/sh\n"+envfile.Header+"\n")
+	f.mount(contract.KeyTrustedCABundle, systemd.EnvironmentFileHeader+"\n")
+	f.mount(contract.KeySetup, "#!/bin/sh\n"+systemd.EnvironmentFileHeader+"\n")
 	f.recipe(false, contract.TargetCommands, contract.TargetTrust)
 	for path, key := range map[string]string{
 		contract.PathProxyEnv: contract.KeyProxyEnv, contract.PathTrustedCA: contract.KeyTrustedCABundle, contract.PathSetup: contract.KeySetup,
@@ -73,11 +72,11 @@ func (f folders) recipe(replace bool, targets ...contract.Target) {
 
 func proxyEnv(t *testing.T, proxy string, noProxy ...string) string {
 	t.Helper()
-	vars := []envfile.Var{{Name: "HTTP_PROXY", Value: proxy}, {Name: "HTTPS_PROXY", Value: proxy}}
+	vars := []systemd.Var{{Name: "HTTP_PROXY", Value: proxy}, {Name: "HTTPS_PROXY", Value: proxy}}
 	for _, value := range noProxy {
-		vars = append(vars, envfile.Var{Name: "NO_PROXY", Value: value})
+		vars = append(vars, systemd.Var{Name: "NO_PROXY", Value: value})
 	}
-	content, err := envfile.Render(vars)
+	content, err := systemd.EnvironmentFile(vars)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,7 +307,7 @@ func TestHealthy_NamesTheFileThatWouldHaveTheLastWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, err := patch.NodeData(map[string][]byte{
-		contract.KeyProxyEnv: []byte(proxyEnv(t, "http://u:"+secret+"@proxy:3128", "a.example.com")), contract.KeyTrustedCABundle: []byte(envfile.Header + "\n"),
+		contract.KeyProxyEnv: []byte(proxyEnv(t, "http://u:"+secret+"@proxy:3128", "a.example.com")), contract.KeyTrustedCABundle: []byte(systemd.EnvironmentFileHeader + "\n"),
 	}, recipe, true)
 	if err != nil {
 		t.Fatal(err)
@@ -374,9 +373,9 @@ func TestApply_WaitsForAnotherOne(t *testing.T) {
 		for who, from := range map[string]folders{"a": f, "b": other} {
 			mark := fmt.Sprintf("%s%d", who, round)
 			from.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:"+mark+"@proxy:3128"))
-			from.mount(contract.KeyTrustedCABundle, envfile.Header+"\n")
-			from.mount(contract.KeySetup, "#!/bin/sh\n"+envfile.Header+"\n# "+mark+"\n")
-			versions[proxyEnv(t, "http://u:"+mark+"@proxy:3128")] = "#!/bin/sh\n" + envfile.Header + "\n# " + mark + "\n"
+			from.mount(contract.KeyTrustedCABundle, systemd.EnvironmentFileHeader+"\n")
+			from.mount(contract.KeySetup, "#!/bin/sh\n"+systemd.EnvironmentFileHeader+"\n# "+mark+"\n")
+			versions[proxyEnv(t, "http://u:"+mark+"@proxy:3128")] = "#!/bin/sh\n" + systemd.EnvironmentFileHeader + "\n# " + mark + "\n"
 		}
 		var running sync.WaitGroup
 		errs := make([]error, 2)
@@ -443,7 +442,7 @@ func TestApply_RemembersWhatWasPutBack(t *testing.T) {
 func TestRead_BoundsWhatIsMounted(t *testing.T) {
 	t.Parallel()
 	f := newFolders(t)
-	f.mount(contract.KeyTrustedCABundle, envfile.Header+"\n"+strings.Repeat("x", 3<<20))
+	f.mount(contract.KeyTrustedCABundle, systemd.EnvironmentFileHeader+"\n"+strings.Repeat("x", 3<<20))
 	if err := nodeagent.Apply(t.Context(), f.Options, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "longer than 2097152 bytes") {
 		t.Errorf("%v", err)
 	}
@@ -458,7 +457,7 @@ func TestWatch_SaysWhatDiffers(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.put("/etc/systemd/system/kubelet.service.d/http-proxy.conf", string(dropIn), 0o644)
-	f.put(contract.PathNodeEnv, envfile.Header+"\nNO_PROXY=\"10.0.0.1\"\n", 0o600)
+	f.put(contract.PathNodeEnv, systemd.EnvironmentFileHeader+"\nNO_PROXY=\"10.0.0.1\"\n", 0o600)
 	address := freeAddress(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -486,13 +485,13 @@ func TestWatch_SaysWhatDiffers(t *testing.T) {
 	}
 	expect(http.StatusOK, "ok\n")
 	f.put(contract.PathProxyEnv, "HTTP_PROXY="+secret+"\n", 0o600)
-	f.put(contract.PathSetup, "#!/bin/sh\n"+envfile.Header+"\n", 0o644)
-	f.put(contract.PathNodeEnv, envfile.Header+"\nHTTP_PROXY=\"mine\"\n", 0o600)
+	f.put(contract.PathSetup, "#!/bin/sh\n"+systemd.EnvironmentFileHeader+"\n", 0o644)
+	f.put(contract.PathNodeEnv, systemd.EnvironmentFileHeader+"\nHTTP_PROXY=\"mine\"\n", 0o600)
 	expect(http.StatusServiceUnavailable, "not as in the mounted Secret: /etc/capi-proxy-patcher/proxy.env, "+
 		"/etc/capi-proxy-patcher/setup.sh, /etc/capi-proxy-patcher/node.env\n")
-	f.put(contract.PathNodeEnv, envfile.Header+"\nNO_PROXY=\"10.0.0.1,10.0.0.2\"\n", 0o600)
+	f.put(contract.PathNodeEnv, systemd.EnvironmentFileHeader+"\nNO_PROXY=\"10.0.0.1,10.0.0.2\"\n", 0o600)
 	f.put(contract.PathProxyEnv, proxyEnv(t, "http://u:old@proxy:3128"), 0o600)
-	f.put(contract.PathSetup, "#!/bin/sh\n"+envfile.Header+"\n", 0o755)
+	f.put(contract.PathSetup, "#!/bin/sh\n"+systemd.EnvironmentFileHeader+"\n", 0o755)
 	expect(http.StatusOK, "ok\n")
 	cancel()
 	if err := <-ended; err != nil {

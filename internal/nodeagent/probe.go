@@ -18,8 +18,8 @@ import (
 	"golang.org/x/net/http/httpproxy"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
 // Names of the probes of a node. Each has a section in docs/troubleshooting.md.
@@ -120,7 +120,7 @@ func (p *prober) variables() {
 			}
 			continue
 		}
-		variables, err := envfile.Parse(f.Content)
+		variables, err := systemd.ParseEnvironmentFile(f.Content)
 		if err != nil {
 			p.say(CodeNodeVariables, false, "%s cannot be parsed", name)
 			return

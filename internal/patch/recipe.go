@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
@@ -214,8 +213,8 @@ var setup = []byte(Setup()) //nolint:gochecknoglobals // a constant
 // SecretData returns the data of the generated Secret: the content of every managed file that comes from it, whatever
 // the targets are. vars are the variables, which may hold credentials of the proxy, certificates those of the trust
 // store in PEM, readiness the URLs that a node asks before it starts. Nobody may change the values.
-func SecretData(vars []envfile.Var, certificates [][]byte, readiness []string) (map[string][]byte, error) {
-	env, err := envfile.Render(vars)
+func SecretData(vars []systemd.Var, certificates [][]byte, readiness []string) (map[string][]byte, error) {
+	env, err := systemd.EnvironmentFile(vars)
 	if err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", contract.PathProxyEnv, err)
 	}
@@ -232,5 +231,5 @@ func SecretData(vars []envfile.Var, certificates [][]byte, readiness []string) (
 
 // HasOnlyCertificates reports whether data is that of a generated Secret for settings without a proxy URL.
 func HasOnlyCertificates(data map[string][]byte) bool {
-	return string(data[contract.KeyProxyEnv]) == envfile.Header+"\n"
+	return string(data[contract.KeyProxyEnv]) == systemd.EnvironmentFileHeader+"\n"
 }

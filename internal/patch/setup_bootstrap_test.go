@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
@@ -22,11 +21,11 @@ import (
 // renderers and has to come out as the same bytes.
 func userData(t *testing.T) (base cloudinit.BaseUserData, want map[string]string) {
 	t.Helper()
-	vars := []envfile.Var{
+	vars := []systemd.Var{
 		{Name: "HTTPS_PROXY", Value: `http://us$er:p%40"\` + "`" + `'@[fd00::1]:3128`},
 		{Name: "NO_PROXY", Value: strings.Repeat("n.example.com,10.0.0.0/8,", 2000) + "прокси.рф, # : - | > & * !"},
 	}
-	env := mustBytes(t)(envfile.Render(vars))
+	env := mustBytes(t)(systemd.EnvironmentFile(vars))
 	want = map[string]string{
 		contract.PathSetup:                  patch.Setup(),
 		contract.PathTrustedCA:              "# none\n",

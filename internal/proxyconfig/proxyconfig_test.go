@@ -20,10 +20,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
 func data(pairs ...string) map[string][]byte {
@@ -252,21 +252,21 @@ func TestParse_EncodesUserAndPasswordIntoTheURLs(t *testing.T) {
 
 func TestVars_AreBothSpellingsOfWhatIsSet(t *testing.T) {
 	t.Parallel()
-	both := func(name, value string) []envfile.Var {
-		return []envfile.Var{{Name: strings.ToUpper(name), Value: value}, {Name: strings.ToLower(name), Value: value}}
+	both := func(name, value string) []systemd.Var {
+		return []systemd.Var{{Name: strings.ToUpper(name), Value: value}, {Name: strings.ToLower(name), Value: value}}
 	}
 	for name, test := range map[string]struct {
 		settings proxyconfig.Settings
 		noProxy  string
-		want     [][]envfile.Var
+		want     [][]systemd.Var
 	}{
-		"one proxy for both": {parse(t, "httpProxy", "http://a:1"), "x", [][]envfile.Var{both("http_proxy", "http://a:1"), both("https_proxy", "http://a:1"), both("no_proxy", "x")}},
-		"two proxies":        {parse(t, "httpProxy", "http://a:1", "httpsProxy", "http://b:2"), "x", [][]envfile.Var{both("http_proxy", "http://a:1"), both("https_proxy", "http://b:2"), both("no_proxy", "x")}},
-		"https only":         {parse(t, "httpsProxy", "http://b:2"), "", [][]envfile.Var{both("https_proxy", "http://b:2")}},
+		"one proxy for both": {parse(t, "httpProxy", "http://a:1"), "x", [][]systemd.Var{both("http_proxy", "http://a:1"), both("https_proxy", "http://a:1"), both("no_proxy", "x")}},
+		"two proxies":        {parse(t, "httpProxy", "http://a:1", "httpsProxy", "http://b:2"), "x", [][]systemd.Var{both("http_proxy", "http://a:1"), both("https_proxy", "http://b:2"), both("no_proxy", "x")}},
+		"https only":         {parse(t, "httpsProxy", "http://b:2"), "", [][]systemd.Var{both("https_proxy", "http://b:2")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var want []envfile.Var
+			var want []systemd.Var
 			for _, pair := range test.want {
 				want = append(want, pair...)
 			}
@@ -438,7 +438,7 @@ func FuzzParse(f *testing.F) {
 		if parsed.Path != "" || parsed.RawQuery != "" || parsed.Fragment != "" || parsed.Hostname() == "" {
 			t.Errorf("accepted %q, which Go reads as %q", text, parsed.Redacted())
 		}
-		if _, err := envfile.Render(s.Vars("localhost")); err != nil {
+		if _, err := systemd.EnvironmentFile(s.Vars("localhost")); err != nil {
 			t.Errorf("accepted %q, which no env file holds: %v", text, err)
 		}
 		again, err := proxyconfig.Parse(data("httpProxy", s.HTTPProxy.Reveal()))

@@ -10,8 +10,8 @@ import (
 	"unicode"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
 // Codes of findings about a proxy Secret, beside those of package noproxy.
@@ -67,12 +67,12 @@ func (s Settings) IsTrustOnly() bool {
 // (docs/no-proxy.md). noProxy is the composed NO_PROXY value. Without a proxy URL there are no variables.
 //
 // The values hold the proxy's credentials.
-func (s Settings) Vars(noProxy string) []envfile.Var {
-	var vars []envfile.Var
+func (s Settings) Vars(noProxy string) []systemd.Var {
+	var vars []systemd.Var
 	add := func(name, value string) {
 		if value != "" {
-			vars = append(vars, envfile.Var{Name: name, Value: value},
-				envfile.Var{Name: strings.ToLower(name), Value: value})
+			vars = append(vars, systemd.Var{Name: name, Value: value},
+				systemd.Var{Name: strings.ToLower(name), Value: value})
 		}
 	}
 	add("HTTP_PROXY", s.HTTPProxy.Reveal())

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
@@ -260,16 +259,16 @@ func functions() template.FuncMap {
 		},
 		"base64": func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) },
 		// dropIn and envFile are files of systemd that set variables. A drop-in sets at least one.
-		"dropIn": func(vars []envfile.Var) (string, error) {
+		"dropIn": func(vars []systemd.Var) (string, error) {
 			text, err := systemd.EnvironmentDropIn(vars)
 			return string(text), err
 		},
-		"envFile": func(vars []envfile.Var) (string, error) {
-			text, err := envfile.Render(vars)
+		"envFile": func(vars []systemd.Var) (string, error) {
+			text, err := systemd.EnvironmentFile(vars)
 			return string(text), err
 		},
 		// mapping has the variables as keys.
-		"mapping": func(vars []envfile.Var) map[string]string {
+		"mapping": func(vars []systemd.Var) map[string]string {
 			all := map[string]string{}
 			for _, v := range vars {
 				all[v.Name] = v.Value

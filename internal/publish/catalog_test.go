@@ -14,7 +14,6 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
@@ -289,7 +288,7 @@ func FuzzOutputs(f *testing.F) {
 			return &values{
 				Cluster: "prod", Namespace: "team-a", Argument: argument, Arguments: []string{"a.b"},
 				HTTPProxy: http, HTTPSProxy: https, NoProxy: noProxy, TrustedCA: bundle, Version: "v1.36.0",
-				Variables: []envfile.Var{{Name: "HTTP_PROXY", Value: http}, {Name: "HTTPS_PROXY", Value: https}, {Name: "NO_PROXY", Value: noProxy}},
+				Variables: []systemd.Var{{Name: "HTTP_PROXY", Value: http}, {Name: "HTTPS_PROXY", Value: https}, {Name: "NO_PROXY", Value: noProxy}},
 				Proxies:   []proxy{{Name: "http-proxy", Host: http, Port: 1}, {Name: "https-proxy", Host: https, Port: 2, Network: noProxy, Hyphenated: bundle}},
 			}
 		}
@@ -310,7 +309,7 @@ func FuzzOutputs(f *testing.F) {
 				t.Fatal(err)
 			}
 			got, err := readOutput(d, rude)
-			if err != nil && envfile.Validate(rude.Variables) != nil {
+			if err != nil && systemd.ValidateVars(rude.Variables) != nil {
 				continue // a drop-in cannot have them
 			}
 			if err != nil || len(got) != len(want) {
@@ -331,7 +330,7 @@ func translated(t *testing.T, text string, harmless, rude *values) string {
 	encoded := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 	files := func(v *values) []string {
 		dropIn, _ := systemd.EnvironmentDropIn(v.Variables)
-		file, _ := envfile.Render(v.Variables)
+		file, _ := systemd.EnvironmentFile(v.Variables)
 		return []string{string(dropIn), string(file)}
 	}
 	old, replacement := files(harmless), files(rude)

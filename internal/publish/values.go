@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
 // values are what templates see. While an output is withdrawn they are empty, but for the names.
@@ -26,7 +26,7 @@ type values struct {
 	// HTTPProxy, HTTPSProxy and NoProxy are the values of the variables, "" for one that is not set.
 	HTTPProxy, HTTPSProxy, NoProxy string
 	// Variables are the variables that are set, in both spellings.
-	Variables []envfile.Var
+	Variables []systemd.Var
 	// TrustedCA are the certificates in PEM.
 	TrustedCA string
 	// Proxies are the proxies, each once.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/realsystemd"
 )
@@ -27,7 +26,7 @@ func TestEnvironmentDropIn_ReachesAServiceOfSystemd(t *testing.T) {
 			}
 			value.WriteRune(special[random.IntN(len(special))])
 		}
-		vars = append(vars, envfile.Var{Name: fmt.Sprintf("RANDOM_%d", i), Value: value.String()})
+		vars = append(vars, systemd.Var{Name: fmt.Sprintf("RANDOM_%d", i), Value: value.String()})
 	}
 	content, err := systemd.EnvironmentDropIn(vars)
 	if err != nil {
@@ -56,7 +55,7 @@ func TestEnvironmentFileDropIn_ReachesAServiceOfSystemd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env, err := envfile.Render([]envfile.Var{{Name: "HTTP_PROXY", Value: "http://p%40ss@proxy:3128"}})
+	env, err := systemd.EnvironmentFile([]systemd.Var{{Name: "HTTP_PROXY", Value: "http://p%40ss@proxy:3128"}})
 	if err != nil {
 		t.Fatal(err)
 	}

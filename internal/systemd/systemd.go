@@ -1,5 +1,6 @@
-// Package systemd writes the drop-ins that give a service its proxy, and
-// knows where systemd looks for drop-ins.
+// Package systemd writes the drop-ins that give a service its proxy and the
+// file of variables that they name, and knows where systemd looks for
+// drop-ins.
 package systemd
 
 import (
@@ -12,8 +13,6 @@ import (
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/unit"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 )
 
 // dropInName is the file name of every drop-in of the product. systemd applies
@@ -161,14 +160,14 @@ func EnvironmentFileDropIn(filePath string, optional ...string) ([]byte, error) 
 //
 // Whatever its mode, systemd shows such a drop-in to every local user
 // (systemctl show), so that it must not hold a credential; use
-// EnvironmentFileDropIn for those. The error is that of envfile.Validate, or
+// EnvironmentFileDropIn for those. The error is that of ValidateVars, or
 // says that there is no variable.
-func EnvironmentDropIn(vars []envfile.Var) ([]byte, error) {
+func EnvironmentDropIn(vars []Var) ([]byte, error) {
 	const operation = "rendering drop-in with variables"
 	if len(vars) == 0 {
 		return nil, errors.New(operation + ": no variables")
 	}
-	if err := envfile.Validate(vars); err != nil {
+	if err := ValidateVars(vars); err != nil {
 		return nil, fmt.Errorf("%s: %w", operation, err)
 	}
 	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`, `%`, `%%`)
@@ -183,7 +182,7 @@ func EnvironmentDropIn(vars []envfile.Var) ([]byte, error) {
 // file this is.
 func dropIn(options ...*unit.UnitOption) ([]byte, error) {
 	var b bytes.Buffer
-	b.WriteString(envfile.Header + "\n")
+	b.WriteString(EnvironmentFileHeader + "\n")
 	if _, err := io.Copy(&b, unit.Serialize(options)); err != nil {
 		return nil, fmt.Errorf("serializing drop-in: %w", err)
 	}

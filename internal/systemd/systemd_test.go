@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
@@ -89,16 +88,16 @@ func TestIsDropInOf_KnowsEveryFolderOfSystemd(t *testing.T) {
 	}
 }
 
-func rudeVars() []envfile.Var {
+func rudeVars() []systemd.Var {
 	values := []string{
 		"", " ", " a ", "http://u:p%40ss@proxy.corp:3128", "%C3%A9", "%%", "%", "100%", "%%40", "%n%N%H", `"`, `'`, `'"'"`, `\`, `\\`, `a\`, `\"`,
 		`\n\t\x41\101\s`, `\q`, "$HOME", "${HOME}", "$$", "`id`", "#", "a #b", ";", "~", "*", "[Service]", "a=b", "=", "{", "}}", `B" "C=D`,
 		"http://[fd00::1]:3128", "прокси.рф", "日本", "\U0001F600", "a,b,.c,10.0.0.0/8,::1",
 		strings.TrimSuffix(strings.Repeat("n.example.com,10.0.0.0/8,", 2000), ","),
 	}
-	vars := make([]envfile.Var, 0, len(values))
+	vars := make([]systemd.Var, 0, len(values))
 	for i, value := range values {
-		vars = append(vars, envfile.Var{Name: "V" + strings.Repeat("_", i), Value: value})
+		vars = append(vars, systemd.Var{Name: "V" + strings.Repeat("_", i), Value: value})
 	}
 	return vars
 }
@@ -110,7 +109,7 @@ func TestGolden(t *testing.T) {
 			return systemd.EnvironmentFileDropIn("/etc/capi-proxy-patcher/proxy.env")
 		},
 		"environment.conf": func() ([]byte, error) {
-			return systemd.EnvironmentDropIn([]envfile.Var{
+			return systemd.EnvironmentDropIn([]systemd.Var{
 				{Name: "HTTP_PROXY", Value: "http://asdf"},
 				{Name: "https_proxy", Value: `http://us$er:p%40"\'@[fd00::1]:3128`},
 				{Name: "NO_PROXY", Value: "localhost,127.0.0.1,.svc"},
@@ -177,18 +176,18 @@ func TestEnvironmentFileDropIn_RefusesAPathThatSystemdWouldRead(t *testing.T) {
 func TestEnvironmentDropIn_RefusesWhatCannotBeOneLine(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		vars []envfile.Var
+		vars []systemd.Var
 		want string
 	}{
 		"no variable":                  {nil, "no variables"},
-		"a newline and a directive":    {[]envfile.Var{{Name: "A", Value: "secret\nExecStartPre=/x"}}, "variable 1 (A): control character or line separator at byte 6"},
-		"a carriage return":            {[]envfile.Var{{Name: "A", Value: "\r"}}, "variable 1 (A): control character or line separator at byte 0"},
-		"NUL":                          {[]envfile.Var{{Name: "A", Value: "\x00"}}, "variable 1 (A): control character or line separator at byte 0"},
-		"invalid UTF-8":                {[]envfile.Var{{Name: "A", Value: "\xff"}}, "variable 1 (A): invalid UTF-8"},
-		"a Jinja statement":            {[]envfile.Var{{Name: "A", Value: "{%"}}, `variable 1 (A): "{%" at byte 0, which cloud-init reads as a template`},
-		"a value longer than 128 KiB":  {[]envfile.Var{{Name: "A", Value: strings.Repeat("a", 200_000)}}, "variable 1 (A): longer than 131071 bytes"},
-		"a name that is an assignment": {[]envfile.Var{{Name: "A=B"}}, `variable 1 ("A=B"): not a name of ASCII letters, digits and underscores`},
-		"a name that occurs twice":     {[]envfile.Var{{Name: "A"}, {Name: "A"}}, "variable 2 (A): occurs twice"},
+		"a newline and a directive":    {[]systemd.Var{{Name: "A", Value: "secret\nExecStartPre=/x"}}, "variable 1 (A): control character or line separator at byte 6"},
+		"a carriage return":            {[]systemd.Var{{Name: "A", Value: "\r"}}, "variable 1 (A): control character or line separator at byte 0"},
+		"NUL":                          {[]systemd.Var{{Name: "A", Value: "\x00"}}, "variable 1 (A): control character or line separator at byte 0"},
+		"invalid UTF-8":                {[]systemd.Var{{Name: "A", Value: "\xff"}}, "variable 1 (A): invalid UTF-8"},
+		"a Jinja statement":            {[]systemd.Var{{Name: "A", Value: "{%"}}, `variable 1 (A): "{%" at byte 0, which cloud-init reads as a template`},
+		"a value longer than 128 KiB":  {[]systemd.Var{{Name: "A", Value: strings.Repeat("a", 200_000)}}, "variable 1 (A): longer than 131071 bytes"},
+		"a name that is an assignment": {[]systemd.Var{{Name: "A=B"}}, `variable 1 ("A=B"): not a name of ASCII letters, digits and underscores`},
+		"a name that occurs twice":     {[]systemd.Var{{Name: "A"}, {Name: "A"}}, "variable 2 (A): occurs twice"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -227,7 +226,7 @@ func FuzzEnvironmentDropIn(f *testing.F) {
 	f.Add("A\nExecStartPre", "x\ny")
 	f.Add("A B", "{%")
 	f.Fuzz(func(t *testing.T, name, value string) {
-		content, err := systemd.EnvironmentDropIn([]envfile.Var{
+		content, err := systemd.EnvironmentDropIn([]systemd.Var{
 			{Name: "FIRST"},
 			{Name: name, Value: value},
 			{Name: "LAST", Value: `\`},

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
 // Namespaces returns the namespaces of the cases beside kube-system, with their value of the label that leaves out.
@@ -22,8 +22,8 @@ func Namespaces() map[string]string {
 }
 
 // Variables returns rude values: a dollar sign begins a reference in the environment of a container.
-func Variables() []envfile.Var {
-	return []envfile.Var{
+func Variables() []systemd.Var {
+	return []systemd.Var{
 		{Name: "HTTP_PROXY", Value: "http://u:p$(HOSTNAME)'%40@proxy.example.com:3128"},
 		{Name: "http_proxy", Value: "http://u:p$(HOSTNAME)'%40@proxy.example.com:3128"},
 		{Name: "HTTPS_PROXY", Value: "https://proxy.example.com:3129"},
@@ -34,7 +34,7 @@ func Variables() []envfile.Var {
 }
 
 // Manifest returns what an output applies for variables: the ConfigMap and the policy.
-func Manifest(output string, vars []envfile.Var) ([]byte, error) {
+func Manifest(output string, vars []systemd.Var) ([]byte, error) {
 	asks, err := publish.ParseList(output)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func Manifest(output string, vars []envfile.Var) ([]byte, error) {
 }
 
 // Added returns variables as the policy writes them.
-func Added(vars []envfile.Var) []corev1.EnvVar {
+func Added(vars []systemd.Var) []corev1.EnvVar {
 	env := make([]corev1.EnvVar, 0, len(vars))
 	for _, v := range vars {
 		env = append(env, corev1.EnvVar{Name: v.Name, Value: strings.ReplaceAll(v.Value, "$", "$$")})

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/podcases"
 )
 
@@ -118,7 +118,7 @@ func debug(t *testing.T, pod *corev1.Pod, name string, env ...corev1.EnvVar) {
 func TestPolicy_FollowsTheConfigMap(t *testing.T) {
 	install(t, podcases.Variables())
 	const other = "http://other.example.com:1"
-	one := []envfile.Var{{Name: "HTTPS_PROXY", Value: other}, {Name: "https_proxy", Value: other}}
+	one := []systemd.Var{{Name: "HTTPS_PROXY", Value: other}, {Name: "https_proxy", Value: other}}
 	install(t, one) // waits for exactly these
 	install(t, podcases.Variables())
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "http-proxy-env"}}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/podcases"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -60,13 +60,13 @@ func TestMain(m *testing.M) {
 var settled = wait.Rule{Still: 2 * time.Minute, Poll: 50 * time.Millisecond}
 
 // install applies the manifest of variables and waits until Pods get them.
-func install(t *testing.T, vars []envfile.Var) {
+func install(t *testing.T, vars []systemd.Var) {
 	t.Helper()
 	apply(t, manifest(t, vars))
 	untilAdded(t, podcases.Added(vars))
 }
 
-func manifest(t *testing.T, vars []envfile.Var) string {
+func manifest(t *testing.T, vars []systemd.Var) string {
 	t.Helper()
 	text, err := podcases.Manifest("pods", vars)
 	if err != nil {

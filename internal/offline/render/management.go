@@ -6,7 +6,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
 // ProviderLabel is on every object of a provider of Cluster API.
@@ -21,7 +21,7 @@ const secretName = "http-proxy-env" //nolint:gosec // a name, no credential
 // ProviderComponent returns the kustomize Component that gives the providers of a management cluster the variables.
 // Those with credentials refer to a Secret of each namespace; without namespaces the values are in the Deployments.
 // Either replaces variables of these names that a provider has, and nothing else.
-func ProviderComponent(vars []envfile.Var, namespaces []string) ([]byte, error) {
+func ProviderComponent(vars []systemd.Var, namespaces []string) ([]byte, error) {
 	component := object{"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component"}
 	if len(namespaces) > 0 {
 		component["secretGenerator"] = generators(vars, namespaces)
@@ -57,7 +57,7 @@ func ProviderComponent(vars []envfile.Var, namespaces []string) ([]byte, error) 
 
 // generators returns a generator of the Secret for each namespace. Its name has a hash of the values, so that a changed
 // value replaces the Pods of providers.
-func generators(vars []envfile.Var, namespaces []string) []any {
+func generators(vars []systemd.Var, namespaces []string) []any {
 	literals := make([]string, 0, len(vars))
 	for _, v := range vars {
 		literals = append(literals, v.Name+"="+v.Value)

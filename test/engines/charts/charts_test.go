@@ -14,9 +14,6 @@ import (
 	"text/template"
 
 	"github.com/Masterminds/sprig/v3"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/fluxcd/pkg/apis/meta"
 	fluxutil "github.com/fluxcd/pkg/chartutil"
 	"github.com/go-logr/logr"
@@ -26,6 +23,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
 const (

@@ -9,11 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/ext"
 	lua "github.com/yuin/gopher-lua"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
 const (

@@ -1,10 +1,4 @@
-// Package envfile writes the file that holds the proxy variables of a node.
-//
-// The file has three readers: containerd and kubelet through systemd's
-// EnvironmentFile= (systemd.exec(5)), and the shell that runs kubeadm, which
-// sources it (POSIX XCU 2.2.3). Render writes only what both grammars read
-// as the same value.
-package envfile
+package systemd
 
 import (
 	"errors"
@@ -14,9 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Header is the first line of every file that Render writes. Both grammars
-// skip it as a comment.
-const Header = "# Managed by capi-proxy-patcher"
+// EnvironmentFileHeader is the first line of every file that EnvironmentFile writes, a comment for all of its readers.
+const EnvironmentFileHeader = "# Managed by capi-proxy-patcher"
 
 // maxVar is the most bytes that Linux accepts for one "NAME=VALUE" string of
 // a process, without its final NUL: MAX_ARG_STRLEN in execve(2) is 128 KiB.
@@ -32,19 +25,21 @@ type Var struct {
 	Value string
 }
 
-// Render returns the file: Header, then one NAME="VALUE" line per variable in
-// the order given, each line ended by a newline. Within the double quotes a
+// EnvironmentFile returns a file that holds the proxy variables of a node. It has three readers: containerd and kubelet
+// through systemd's EnvironmentFile= (systemd.exec(5)), and the shell that runs kubeadm, which sources it (POSIX XCU
+// 2.2.3). Only what both grammars read as the same value is written: EnvironmentFileHeader, then one NAME="VALUE" line
+// per variable in the order given, each line ended by a newline. Within the double quotes a
 // backslash precedes every \, ", $ and backtick, the four characters that
 // keep a meaning there for a shell; systemd removes a backslash before
 // exactly the same four. Nothing else is changed: unlike in a unit's
 // Environment=, % has no meaning in an EnvironmentFile=.
 //
-// The error is that of Validate. Render does not modify vars.
-func Render(vars []Var) ([]byte, error) {
-	if err := Validate(vars); err != nil {
+// The error is that of ValidateVars. EnvironmentFile does not modify vars.
+func EnvironmentFile(vars []Var) ([]byte, error) {
+	if err := ValidateVars(vars); err != nil {
 		return nil, fmt.Errorf("rendering environment file: %w", err)
 	}
-	text := []byte(Header + "\n")
+	text := []byte(EnvironmentFileHeader + "\n")
 	for _, v := range vars {
 		text = append(text, v.Name+`="`...)
 		for _, char := range []byte(v.Value) {
@@ -58,7 +53,7 @@ func Render(vars []Var) ([]byte, error) {
 	return text, nil
 }
 
-// Validate returns an error for every variable that cannot reach a process
+// ValidateVars returns an error for every variable that cannot reach a process
 // on the node unchanged, joined in input order, or nil. A variable is refused
 // if
 //
@@ -74,7 +69,7 @@ func Render(vars []Var) ([]byte, error) {
 //     execve(2) for one variable.
 //
 // Its error is one line with all of it, which names the variable and a byte offset, never the value.
-func Validate(vars []Var) error {
+func ValidateVars(vars []Var) error {
 	var problems []string
 	seen := make(map[string]bool, len(vars))
 	for i, v := range vars {
@@ -132,12 +127,12 @@ func isName(s string) bool {
 	return s != ""
 }
 
-// Parse returns the variables of a file that Render has written, in their order. Any other file is an error, which
-// names the line and never a value.
-func Parse(content []byte) ([]Var, error) {
-	text, found := strings.CutPrefix(string(content), Header+"\n")
+// ParseEnvironmentFile returns the variables of a file that EnvironmentFile has written, in their order. Any other file
+// is an error, which names the line and never a value.
+func ParseEnvironmentFile(content []byte) ([]Var, error) {
+	text, found := strings.CutPrefix(string(content), EnvironmentFileHeader+"\n")
 	if !found {
-		return nil, fmt.Errorf("line 1 is not %q", Header)
+		return nil, fmt.Errorf("line 1 is not %q", EnvironmentFileHeader)
 	}
 	var vars []Var
 	line := 1
@@ -153,7 +148,7 @@ func Parse(content []byte) ([]Var, error) {
 	return vars, nil
 }
 
-// unquote is the inverse of what Render does to a value.
+// unquote is the inverse of what EnvironmentFile does to a value.
 func unquote(s string) (value string, good bool) {
 	if len(s) < len(`""`) || s[0] != '"' || s[len(s)-1] != '"' {
 		return "", false

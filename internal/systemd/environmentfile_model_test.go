@@ -1,14 +1,14 @@
-package envfile_test
+package systemd_test
 
 import (
 	"strings"
 	"unicode/utf8"
 )
 
-// readLikeSystemd models how systemd reads an EnvironmentFile=: the states of
+// readFileLikeSystemd models how systemd reads an EnvironmentFile=: the states of
 // its parser, and what it ignores afterwards. A test compares the model with
 // the real reader, so that fuzzing can use the fast one.
-func readLikeSystemd(content string) map[string]string {
+func readFileLikeSystemd(content string) map[string]string {
 	r := systemdReader{valueEnd: -1, environ: map[string]string{}}
 	for i := range len(content) {
 		switch c := content[i]; r.state {
@@ -146,13 +146,4 @@ func (r *systemdReader) readQuoted(c byte) {
 		}
 		r.value.WriteByte(c)
 	}
-}
-
-func isEnvName(s string) bool {
-	for i, r := range s {
-		if r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (i == 0 || r < '0' || r > '9') {
-			return false
-		}
-	}
-	return s != ""
 }

@@ -1,4 +1,4 @@
-package envfile_test
+package systemd_test
 
 import (
 	"fmt"
@@ -8,14 +8,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/realsystemd"
 )
 
-func TestRender_IsReadAlikeBySystemd(t *testing.T) {
+func TestEnvironmentFile_IsReadAlikeBySystemd(t *testing.T) {
 	t.Parallel()
-	vars := append(rudeVars(), randomVars(700)...)
-	got := readBySystemd(t, render(t, vars))
+	vars := append(rudeFileVars(), randomVars(700)...)
+	got := readFileBySystemd(t, render(t, vars))
 	if diff := cmp.Diff(asMap(vars), got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -23,7 +23,7 @@ func TestRender_IsReadAlikeBySystemd(t *testing.T) {
 
 // The model earns its place by agreeing on files that Render would never
 // write: random lines of the characters that steer the parser.
-func TestReadLikeSystemd_AgreesWithSystemd(t *testing.T) {
+func TestReadFileLikeSystemd_AgreesWithSystemd(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("random file ", seed), func(t *testing.T) {
@@ -43,19 +43,19 @@ func TestReadLikeSystemd_AgreesWithSystemd(t *testing.T) {
 				// most of the time, else one line would swallow the rest.
 				file.WriteString([]string{"\n", "\"\n", "'\n"}[random.IntN(3)])
 			}
-			want := readLikeSystemd(file.String())
+			want := readFileLikeSystemd(file.String())
 			if len(want) < 30 {
 				t.Fatalf("only %d variables, too few to prove anything", len(want))
 			}
-			if diff := cmp.Diff(want, readBySystemd(t, []byte(file.String()))); diff != "" {
+			if diff := cmp.Diff(want, readFileBySystemd(t, []byte(file.String()))); diff != "" {
 				t.Errorf("(-model +systemd):\n%s", diff)
 			}
 		})
 	}
 }
 
-// readBySystemd returns the variables that a service has because of the file.
-func readBySystemd(t *testing.T, content []byte) map[string]string {
+// readFileBySystemd returns the variables that a service has because of the file.
+func readFileBySystemd(t *testing.T, content []byte) map[string]string {
 	t.Helper()
 	const path = "/etc/capi-proxy-patcher/proxy.env"
 	dropIn := []byte("[Service]\nEnvironmentFile=" + path + "\n")
@@ -72,10 +72,10 @@ func readBySystemd(t *testing.T, content []byte) map[string]string {
 }
 
 // randomVars are the same on every run.
-func randomVars(n int) []envfile.Var {
+func randomVars(n int) []systemd.Var {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // reproducible, not secret
 	special := []rune("\\\"'$`%!#;~*&|<>(){}[]= ")
-	vars := make([]envfile.Var, 0, n)
+	vars := make([]systemd.Var, 0, n)
 	for i := range n {
 		var value strings.Builder
 		for range random.IntN(40) {
@@ -90,7 +90,7 @@ func randomVars(n int) []envfile.Var {
 		}
 		text := strings.NewReplacer("{{", "{", "{%", "%", "{#", "#").Replace(value.String())
 		text = strings.NewReplacer("{", "(").Replace(text)
-		vars = append(vars, envfile.Var{Name: fmt.Sprintf("RANDOM_%d", i), Value: text})
+		vars = append(vars, systemd.Var{Name: fmt.Sprintf("RANDOM_%d", i), Value: text})
 	}
 	return vars
 }

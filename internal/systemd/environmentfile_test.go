@@ -1,8 +1,7 @@
-package envfile_test
+package systemd_test
 
 import (
 	"bytes"
-	"flag"
 	"maps"
 	"os"
 	"os/exec"
@@ -14,11 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/shells"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // rudeValues are values that some reader would treat specially.
 func rudeValues() []string {
@@ -30,18 +27,18 @@ func rudeValues() []string {
 	}
 }
 
-func rudeVars() []envfile.Var {
+func rudeFileVars() []systemd.Var {
 	values := rudeValues()
-	vars := make([]envfile.Var, 0, len(values))
+	vars := make([]systemd.Var, 0, len(values))
 	for i, value := range values {
-		vars = append(vars, envfile.Var{Name: "V" + strings.Repeat("_", i), Value: value})
+		vars = append(vars, systemd.Var{Name: "V" + strings.Repeat("_", i), Value: value})
 	}
 	return vars
 }
 
-func TestRender_Golden(t *testing.T) {
+func TestEnvironmentFile_Golden(t *testing.T) {
 	t.Parallel()
-	tests := map[string][]envfile.Var{
+	tests := map[string][]systemd.Var{
 		"polite.env": {
 			{Name: "HTTP_PROXY", Value: "http://asdf"},
 			{Name: "http_proxy", Value: "http://asdf"},
@@ -79,9 +76,9 @@ func TestRender_Golden(t *testing.T) {
 	}
 }
 
-func TestRender_IsReadAlikeByEveryShell(t *testing.T) {
+func TestEnvironmentFile_IsReadAlikeByEveryShell(t *testing.T) {
 	t.Parallel()
-	vars := append(rudeVars(), randomVars(700)...)
+	vars := append(rudeFileVars(), randomVars(700)...)
 	content := render(t, vars)
 	file := filepath.Join(t.TempDir(), "proxy.env")
 	if err := os.WriteFile(file, content, 0o600); err != nil {
@@ -98,12 +95,12 @@ func TestRender_IsReadAlikeByEveryShell(t *testing.T) {
 	}
 }
 
-func TestRender_RefusesWhatDoesNotReachEveryReader(t *testing.T) {
+func TestEnvironmentFile_RefusesWhatDoesNotReachEveryReader(t *testing.T) {
 	t.Parallel()
 	const notAName = ": not a name of ASCII letters, digits and underscores"
 	const atByte0 = "variable 1 (A): control character or line separator at byte 0"
 	tests := map[string]struct {
-		vars []envfile.Var
+		vars []systemd.Var
 		want string
 	}{
 		"a newline":                    {one("\nB=1"), atByte0},
@@ -121,15 +118,15 @@ func TestRender_RefusesWhatDoesNotReachEveryReader(t *testing.T) {
 		"a Jinja statement":            {one("secret{%"), `variable 1 (A): "{%" at byte 6, which cloud-init reads as a template`},
 		"a Jinja comment":              {one("secret{#"), `variable 1 (A): "{#" at byte 6, which cloud-init reads as a template`},
 		"a value too long for Linux":   {one(strings.Repeat("a", 131_070)), "variable 1 (A): longer than 131071 bytes"},
-		"an empty name":                {[]envfile.Var{{}}, `variable 1 ("")` + notAName},
-		"a name with a digit first":    {[]envfile.Var{{Name: "1A"}}, `variable 1 ("1A")` + notAName},
-		"a name with a newline":        {[]envfile.Var{{Name: "A\nB"}}, `variable 1 ("A\nB")` + notAName},
-		"a name with a blank":          {[]envfile.Var{{Name: "A "}}, `variable 1 ("A ")` + notAName},
-		"a name with export":           {[]envfile.Var{{Name: "export A"}}, `variable 1 ("export A")` + notAName},
-		"a name that is not ASCII":     {[]envfile.Var{{Name: "É"}}, `variable 1 ("É")` + notAName},
-		"a name that occurs twice":     {[]envfile.Var{{Name: "A", Value: "x"}, {Name: "A", Value: "x"}}, "variable 2 (A): occurs twice"},
+		"an empty name":                {[]systemd.Var{{}}, `variable 1 ("")` + notAName},
+		"a name with a digit first":    {[]systemd.Var{{Name: "1A"}}, `variable 1 ("1A")` + notAName},
+		"a name with a newline":        {[]systemd.Var{{Name: "A\nB"}}, `variable 1 ("A\nB")` + notAName},
+		"a name with a blank":          {[]systemd.Var{{Name: "A "}}, `variable 1 ("A ")` + notAName},
+		"a name with export":           {[]systemd.Var{{Name: "export A"}}, `variable 1 ("export A")` + notAName},
+		"a name that is not ASCII":     {[]systemd.Var{{Name: "É"}}, `variable 1 ("É")` + notAName},
+		"a name that occurs twice":     {[]systemd.Var{{Name: "A", Value: "x"}, {Name: "A", Value: "x"}}, "variable 2 (A): occurs twice"},
 		"several, in input order": {
-			[]envfile.Var{{Name: "B", Value: "\n"}, {Name: "-"}, {Name: "B", Value: "{{"}},
+			[]systemd.Var{{Name: "B", Value: "\n"}, {Name: "-"}, {Name: "B", Value: "{{"}},
 			"variable 1 (B): control character or line separator at byte 0; variable 2 (\"-\")" + notAName +
 				"; variable 3 (B): occurs twice; variable 3 (B): \"{{\" at byte 0, which cloud-init reads as a template",
 		},
@@ -137,7 +134,7 @@ func TestRender_RefusesWhatDoesNotReachEveryReader(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := envfile.Render(test.vars)
+			got, err := systemd.EnvironmentFile(test.vars)
 			if got != nil || err == nil {
 				t.Fatalf("got %q, %v", got, err)
 			}
@@ -148,7 +145,7 @@ func TestRender_RefusesWhatDoesNotReachEveryReader(t *testing.T) {
 	}
 }
 
-func TestRender_AcceptsTheLongestValueThatLinuxPassesOn(t *testing.T) {
+func TestEnvironmentFile_AcceptsTheLongestValueThatLinuxPassesOn(t *testing.T) {
 	t.Parallel()
 	vars := one(strings.Repeat("a", 131_069))
 	file := filepath.Join(t.TempDir(), "proxy.env")
@@ -160,7 +157,7 @@ func TestRender_AcceptsTheLongestValueThatLinuxPassesOn(t *testing.T) {
 	}
 }
 
-func FuzzRender(f *testing.F) {
+func FuzzEnvironmentFile(f *testing.F) {
 	for _, value := range rudeValues() {
 		if len(value) < 1000 { // the fuzzer is slow on long ones
 			f.Add("HTTP_PROXY", value)
@@ -169,7 +166,7 @@ func FuzzRender(f *testing.F) {
 	f.Add("A\nB", "x\ny")
 	f.Add("A=1", "{{")
 	f.Fuzz(func(t *testing.T, name, value string) {
-		content, err := envfile.Render([]envfile.Var{
+		content, err := systemd.EnvironmentFile([]systemd.Var{
 			{Name: "FIRST"},
 			{Name: "X_" + name, Value: value},
 			{Name: "LAST", Value: `\`},
@@ -185,10 +182,10 @@ func FuzzRender(f *testing.F) {
 		if strings.Count(text, "\n") != 4 || !strings.HasSuffix(text, "\n") || strings.Contains(text, "{{") {
 			t.Errorf("not four lines free of templates: %q", text)
 		}
-		if diff := cmp.Diff(want, readLikeSystemd(text)); diff != "" {
+		if diff := cmp.Diff(want, readFileLikeSystemd(text)); diff != "" {
 			t.Errorf("systemd (-want +got):\n%s", diff)
 		}
-		if vars, err := envfile.Parse(content); err != nil || !maps.Equal(want, asMap(vars)) {
+		if vars, err := systemd.ParseEnvironmentFile(content); err != nil || !maps.Equal(want, asMap(vars)) {
 			t.Errorf("Parse: %v, %q", err, vars)
 		}
 		if diff := cmp.Diff(want, source(t, []string{"sh"}, "/dev/stdin", content...)); diff != "" {
@@ -228,20 +225,20 @@ func source(t *testing.T, shell []string, file string, stdin ...byte) map[string
 	return environ
 }
 
-func render(t *testing.T, vars []envfile.Var) []byte {
+func render(t *testing.T, vars []systemd.Var) []byte {
 	t.Helper()
-	content, err := envfile.Render(vars)
+	content, err := systemd.EnvironmentFile(vars)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return content
 }
 
-func one(value string) []envfile.Var {
-	return []envfile.Var{{Name: "A", Value: value}}
+func one(value string) []systemd.Var {
+	return []systemd.Var{{Name: "A", Value: value}}
 }
 
-func asMap(vars []envfile.Var) map[string]string {
+func asMap(vars []systemd.Var) map[string]string {
 	environ := make(map[string]string, len(vars))
 	for _, v := range vars {
 		environ[v.Name] = v.Value
@@ -249,10 +246,10 @@ func asMap(vars []envfile.Var) map[string]string {
 	return environ
 }
 
-func TestParse_ReturnsWhatWasRendered(t *testing.T) {
+func TestParseEnvironmentFile_ReturnsWhatWasRendered(t *testing.T) {
 	t.Parallel()
-	for _, vars := range [][]envfile.Var{nil, rudeVars(), one(""), one(strings.Repeat(",10.0.0.0/8", 4000))} {
-		got, err := envfile.Parse(render(t, vars))
+	for _, vars := range [][]systemd.Var{nil, rudeFileVars(), one(""), one(strings.Repeat(",10.0.0.0/8", 4000))} {
+		got, err := systemd.ParseEnvironmentFile(render(t, vars))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -262,9 +259,9 @@ func TestParse_ReturnsWhatWasRendered(t *testing.T) {
 	}
 }
 
-func TestParse_RefusesWhatWasNotRendered(t *testing.T) {
+func TestParseEnvironmentFile_RefusesWhatWasNotRendered(t *testing.T) {
 	t.Parallel()
-	const header = envfile.Header + "\n"
+	const header = systemd.EnvironmentFileHeader + "\n"
 	for text, want := range map[string]string{
 		"":                            `line 1 is not "# Managed by capi-proxy-patcher"`,
 		"A=\"secret\"\n":              `line 1 is not "# Managed by capi-proxy-patcher"`,
@@ -279,7 +276,7 @@ func TestParse_RefusesWhatWasNotRendered(t *testing.T) {
 		header + "A=\"sec\\ret\"\n":   `line 2 is not NAME="VALUE"`,
 		header + "A=\"1\"\n1=\"2\"\n": `line 3 is not NAME="VALUE"`,
 	} {
-		if vars, err := envfile.Parse([]byte(text)); err == nil || err.Error() != want {
+		if vars, err := systemd.ParseEnvironmentFile([]byte(text)); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, %v, want %s", text, vars, err, want)
 		}
 	}
