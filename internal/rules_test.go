@@ -23,7 +23,7 @@ import (
 const (
 	maxImports   = 12
 	longestChain = 14
-	mostPackages = 38
+	mostPackages = 37
 )
 
 var importsOfOurs = map[string]int{"controller": 13, "controller/publisher": 13}
@@ -48,7 +48,7 @@ var memories = map[string]string{
 	"controller/report.memory":     "its fields say it",
 	"controller/workload.Applier":  "what was applied, and which clusters answer: each object is compared once more",
 	"controller/workload.Follower": "nodes with the current files, and clusters that do not answer: both are asked again",
-	"lookup.Memory":                "its fields say it",
+	"world.Memory":                 "its fields say it",
 }
 
 // locked are types with a lock that no pass depends on, and why.
@@ -56,7 +56,7 @@ var locked = map[string]string{
 	"cli.serverClock":   "the clock of one command",
 	"kinds.words":       "strings that many objects share, so that they are in memory once",
 	"nodeagent.watcher": "the state that a Pod on a node has logged",
-	"resolve.Parsed":    "a field of lookup.Memory",
+	"resolve.Parsed":    "a field of world.Memory",
 }
 
 // libraries are what a library does for the product, the packages that may come near it, and the decision for each.
@@ -205,7 +205,7 @@ func TestMemories_HaveAnOwner(t *testing.T) {
 			of := types.ExprString(field.Type)
 			return lock.MatchString(of) || served[name+"."+declared.Name.Name] && strings.HasPrefix(of, "map[")
 		})
-	}, "is a memory: make it a field of lookup.Memory that says what a crash loses, or compute it in each reconcile")
+	}, "is a memory: make it a field of world.Memory that says what a crash loses, or compute it in each reconcile")
 }
 
 // TestLibraries_AreReplacedByDecisionOnly looks for what was once written in place of a library, or easily is.

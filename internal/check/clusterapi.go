@@ -16,7 +16,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // maxList bounds what a check reads at once.
@@ -49,7 +49,7 @@ func (c *checker) core(ctx context.Context) (*appsv1.Deployment, error) {
 }
 
 func (c *checker) version(ctx context.Context) Result {
-	found, err := lookup.ClusterAPIVersion(ctx, c.Client)
+	found, err := world.ClusterAPIVersion(ctx, c.Client)
 	if found == "" && (err == nil || apierrors.IsForbidden(err)) {
 		var core *appsv1.Deployment
 		if core, err = c.core(ctx); core != nil {

@@ -21,11 +21,11 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 const (
@@ -187,7 +187,7 @@ func (o checkOptions) options(config *rest.Config, streams Streams) (check.Optio
 	config.QPS, config.Timeout, config.WarningHandler = -1, checkRequestTime, rest.NoWarnings{}
 	clock := &serverClock{}
 	config.Wrap(clock.wrap)
-	scheme, err := lookup.NewScheme()
+	scheme, err := world.NewScheme()
 	if err != nil {
 		return check.Options{}, err
 	}

@@ -31,7 +31,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 	testapi "github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -71,14 +70,14 @@ func (w *failing) start() {
 			building.WithObjects(object)
 		}
 	}
-	w.must(lookup.SetupIndexes(w.t.Context(), failingIndexes{building}))
+	w.must(world.SetupIndexes(w.t.Context(), failingIndexes{building}))
 	w.client = building.Build()
 	shown, err := testapi.NewClient(w.client)
 	w.must(err)
 	now := func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }
 	made, err := controller.New(controller.Config{
 		Client: shown, Live: shown,
-		Memory: &lookup.Memory{
+		Memory: &world.Memory{
 			Cached: shown, Live: shown, ProxySecrets: world.ProxySecrets{Reader: shown}, Mapper: noInfrastructure{}, Now: now,
 		},
 		Admission: true, Recorder: events.NewFakeRecorder(1000), Now: now,

@@ -22,8 +22,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // fromAPI finds the Cluster in a management cluster. It reads the Cluster, the pool and the candidates for the proxy
@@ -49,7 +49,7 @@ func (o explainOptions) fromAPI(ctx context.Context, streams Streams) (target, e
 		return target{}, err
 	}
 	// What the controller has read is in the generated Secret. This command asks for no kind of a provider.
-	known := &lookup.Memory{Cached: api, Live: api, ProxySecrets: api, Mapper: meta.NewDefaultRESTMapper(nil)}
+	known := &world.Memory{Cached: api, Live: api, ProxySecrets: api, Mapper: meta.NewDefaultRESTMapper(nil)}
 	t := target{cluster: intent.ClusterOf(cluster), secrets: known}
 	t.cluster.Provisioned = false
 	told, err := known.Facts(ctx, t.cluster)
@@ -96,7 +96,7 @@ func loadKubeconfig(file, chosen string) (config *rest.Config, namespace string,
 
 // newReader returns a client without a cache. It has a fixed mapping of its few kinds and needs no discovery.
 func newReader(config *rest.Config) (client.WithWatch, error) {
-	scheme, err := lookup.NewScheme()
+	scheme, err := world.NewScheme()
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // readersAtOnce is how many objects are read at the same time.
@@ -67,7 +67,7 @@ func (s statusReader) prove(ctx context.Context, rows []status.Row) error {
 
 // secret reads the metadata of a Secret.
 func (s statusReader) secret(ctx context.Context, name string) (status.Secret, error) {
-	secret := lookup.SecretMetadata()
+	secret := world.SecretMetadata()
 	exists, unknown, err := s.read(ctx, name, secret)
 	if !exists {
 		return status.Secret{Unknown: unknown}, err

@@ -31,8 +31,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
@@ -96,7 +96,7 @@ func converged(tb testing.TB, secrets cache.Cache) reconcile.Reconciler {
 	}
 	building := fake.NewClientBuilder().WithScheme(own).WithObjects(objects...).
 		WithStatusSubresource(&clusterv1.Cluster{})
-	must(tb, lookup.SetupIndexes(tb.Context(), indexer{building}))
+	must(tb, world.SetupIndexes(tb.Context(), indexer{building}))
 	stored := building.Build()
 	shown, err := api.NewClient(stored)
 	must(tb, err)
@@ -106,7 +106,7 @@ func converged(tb testing.TB, secrets cache.Cache) reconcile.Reconciler {
 	}
 	server := httptest.NewServer(lists{stored})
 	tb.Cleanup(server.Close)
-	options, err := lookup.CacheOptions("", time.Hour)
+	options, err := world.CacheOptions("", time.Hour)
 	must(tb, err)
 	options.Scheme = shown.Scheme()
 	config := &rest.Config{Host: server.URL, QPS: -1}
@@ -116,7 +116,7 @@ func converged(tb testing.TB, secrets cache.Cache) reconcile.Reconciler {
 	})
 	must(tb, err)
 	if secrets == nil {
-		options, err := lookup.ProxySecretCacheOptions("", "", shown.Scheme())
+		options, err := world.ProxySecretCacheOptions("", "", shown.Scheme())
 		must(tb, err)
 		secrets = start(tb, config, options)
 	}
@@ -153,7 +153,7 @@ func newController(tb testing.TB, c client.Client, secrets cache.Cache) reconcil
 	now := func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }
 	made, err := controller.New(controller.Config{
 		Client: c, Live: c,
-		Memory: &lookup.Memory{
+		Memory: &world.Memory{
 			Cached: c, Live: c, ProxySecrets: secrets, Mapper: mapper{}, Now: now,
 			Installation: resolve.Installation{
 				Secret:     types.NamespacedName{Namespace: "operators", Name: "proxy"},
@@ -232,8 +232,8 @@ func start(tb testing.TB, config *rest.Config, options cache.Options) cache.Cach
 	must(tb, err)
 	read := slices.Collect(maps.Keys(options.ByObject))
 	if len(read) > 1 {
-		read = append(read, &kinds.KubeadmControlPlane{}, &kinds.KubeadmConfigTemplate{}, lookup.MachineMetadata())
-		must(tb, lookup.SetupIndexes(tb.Context(), made))
+		read = append(read, &kinds.KubeadmControlPlane{}, &kinds.KubeadmConfigTemplate{}, world.MachineMetadata())
+		must(tb, world.SetupIndexes(tb.Context(), made))
 	}
 	for _, kind := range read {
 		_, err := made.GetInformer(tb.Context(), kind, cache.BlockUntilSynced(false))

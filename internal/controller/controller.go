@@ -32,7 +32,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // Name is the name of the controller in logs, metrics and events.
@@ -57,7 +57,7 @@ type Config struct {
 	// Live reads from the API server. It is used for Secrets that no label brings into a cache.
 	Live client.Reader
 	// Memory reads proxy Secrets and infrastructure.
-	Memory *lookup.Memory
+	Memory *world.Memory
 	// Admission reports that webhooks run as well. A running control plane is then updated in the request that rolls
 	// it.
 	Admission bool
@@ -135,12 +135,12 @@ func (c *Controller) Metrics(perCluster bool) prometheus.Collector {
 // SetupWithManager registers the controller, its watches and its indexes. proxySecrets is the cache of Secrets with
 // contract.LabelProxySecret.
 func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager, proxySecrets cache.Cache) error {
-	if err := lookup.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := world.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	// A resync enqueues every Cluster once, not once more for each of its objects.
 	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
-	find := lookup.Clusters{Client: c.Client, Installation: c.Memory.Installation.Secret}
+	find := world.Clusters{Client: c.Client, Installation: c.Memory.Installation.Secret}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		For(&kinds.Cluster{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: isNoRecord, DeleteFunc: c.deleted})).
@@ -149,13 +149,13 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager, pro
 		Watches(&kinds.MachinePool{}, handler.EnqueueRequestsFromMapFunc(find.OfPool), changed).
 		Watches(&kinds.KubeadmConfigTemplate{}, handler.EnqueueRequestsFromMapFunc(find.OfTemplate), changed).
 		Watches(&kinds.KubeadmConfig{}, handler.EnqueueRequestsFromMapFunc(find.OfConfig), changed).
-		Watches(lookup.MachineMetadata(), handler.EnqueueRequestsFromMapFunc(lookup.ClusterOfLabel), changed).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(lookup.ClusterOfGeneratedSecret), changed).
-		WatchesRawSource(source.Kind(proxySecrets, &corev1.Secret{}, lookup.EnqueueMany(find.OfProxySecret),
+		Watches(world.MachineMetadata(), handler.EnqueueRequestsFromMapFunc(world.ClusterOfLabel), changed).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(world.ClusterOfGeneratedSecret), changed).
+		WatchesRawSource(source.Kind(proxySecrets, &corev1.Secret{}, world.EnqueueMany(find.OfProxySecret),
 			predicate.TypedResourceVersionChangedPredicate[*corev1.Secret]{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency})
 	if c.Memory.Installation.Secret != (types.NamespacedName{}) {
-		b = b.Watches(lookup.NamespaceMetadata(), handler.EnqueueRequestsFromMapFunc(find.OfNamespace),
+		b = b.Watches(world.NamespaceMetadata(), handler.EnqueueRequestsFromMapFunc(find.OfNamespace),
 			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
 	if c.inPlace != nil {

@@ -17,11 +17,11 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // pass is one pass over one Cluster.
@@ -317,7 +317,7 @@ func (f facts) Infrastructure(o plan.Object) (plan.Infrastructure, error) {
 }
 
 func (f facts) Begun() (bool, error) {
-	return lookup.ControlPlanes{Cached: f.Client, Live: f.Live}.Begun(f.ctx, f.view.Namespace, f.view.Name)
+	return world.ControlPlanes{Cached: f.Client, Live: f.Live}.Begun(f.ctx, f.view.Namespace, f.view.Name)
 }
 
 // carryOut carries out a decision about o. It returns errTaken if only writing the generated Secret shows that its name

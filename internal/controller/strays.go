@@ -13,7 +13,7 @@ import (
 )
 
 // A KubeadmConfigTemplate can outlive its use: its pool got a new one, or it now serves a pool of another Cluster. It
-// still has the entries of the Cluster that it was patched for, which lookup.IndexPatchedFor finds.
+// still has the entries of the Cluster that it was patched for, which world.IndexPatchedFor finds.
 
 // strays returns those of patched, the templates that were patched for the Cluster, that no pool of it uses.
 func strays(objects []reconcile.Object, patched []kinds.KubeadmConfigTemplate) (strays []reconcile.Object) {

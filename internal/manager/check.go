@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // FlagError is a mistake in the flags.
@@ -178,7 +178,7 @@ func (o Options) installation(cached client.Reader) (resolve.Installation, error
 	}
 	return resolve.Installation{
 		Secret:     secret,
-		Namespaces: lookup.LabelledNamespaces{Cached: cached, Selector: selector},
+		Namespaces: world.LabelledNamespaces{Cached: cached, Selector: selector},
 	}, nil
 }
 

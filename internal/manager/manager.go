@@ -30,10 +30,10 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/publisher"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // Run runs the manager until ctx ends. The flags that were given go to the first line of logs.
@@ -63,11 +63,11 @@ func Run(ctx context.Context, o Options, flags *pflag.FlagSet, logs io.Writer) e
 func New(ctx context.Context, config *rest.Config, o Options) (manager.Manager, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = o.QPS, o.Burst
-	scheme, err := lookup.NewScheme()
+	scheme, err := world.NewScheme()
 	if err != nil {
 		return nil, err
 	}
-	cacheOptions, err := lookup.CacheOptions(o.Namespace, o.SyncPeriod)
+	cacheOptions, err := world.CacheOptions(o.Namespace, o.SyncPeriod)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func New(ctx context.Context, config *rest.Config, o Options) (manager.Manager, 
 // supported. A version that cannot be read is no reason not to start: not everybody installs by clusterctl, and a
 // manager for one namespace may not read its inventory.
 func checkClusterAPI(ctx context.Context, api client.Reader) error {
-	found, err := lookup.ClusterAPIVersion(ctx, api)
+	found, err := world.ClusterAPIVersion(ctx, api)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).V(1).Info("Skipping the check of Cluster API's version", "reason", err.Error())
 		return nil
@@ -138,7 +138,7 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	if err != nil {
 		return err
 	}
-	secretOptions, err := lookup.ProxySecretCacheOptions(o.Namespace, installation.Secret.Namespace, mgr.GetScheme())
+	secretOptions, err := world.ProxySecretCacheOptions(o.Namespace, installation.Secret.Namespace, mgr.GetScheme())
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	if err := mgr.fill(ctx, mgr.GetCache(), read(installation)...); err != nil {
 		return err
 	}
-	memory := &lookup.Memory{
+	memory := &world.Memory{
 		Cached: mgr.GetCache(), Live: mgr.GetAPIReader(), ProxySecrets: proxySecrets, Mapper: mgr.GetRESTMapper(),
 		Installation: installation, Known: cache.NewExpiring(),
 		Now: time.Now, //nolint:forbidigo // the clock enters here
@@ -229,10 +229,10 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 func read(installation resolve.Installation) []client.Object {
 	objects := []client.Object{
 		&kinds.Cluster{}, &kinds.KubeadmControlPlane{}, &kinds.MachineDeployment{}, &kinds.MachinePool{},
-		&kinds.KubeadmConfigTemplate{}, &kinds.KubeadmConfig{}, &corev1.Secret{}, lookup.MachineMetadata(),
+		&kinds.KubeadmConfigTemplate{}, &kinds.KubeadmConfig{}, &corev1.Secret{}, world.MachineMetadata(),
 	}
 	if installation.Secret != (types.NamespacedName{}) {
-		objects = append(objects, lookup.NamespaceMetadata())
+		objects = append(objects, world.NamespaceMetadata())
 	}
 	return objects
 }

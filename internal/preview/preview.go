@@ -28,7 +28,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
@@ -94,7 +93,7 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 }
 
 func run(ctx context.Context, o Options) (Result, error) {
-	scheme, err := lookup.NewScheme()
+	scheme, err := world.NewScheme()
 	if err != nil {
 		return Result{}, err
 	}
@@ -177,7 +176,7 @@ func newController(o Options, api client.Client, w *world.Reader, writer client.
 	live := w.Live()
 	return controller.New(controller.Config{
 		Client: writer, Live: live,
-		Memory: &lookup.Memory{
+		Memory: &world.Memory{
 			Cached: w, Live: live, ProxySecrets: world.ProxySecrets{Reader: live}, Mapper: api.RESTMapper(),
 			Installation: resolve.Installation{Secret: o.DefaultSecret, Namespaces: resolve.EveryNamespace{}},
 			Now:          o.Now, Known: cache.NewExpiring(),
@@ -269,7 +268,7 @@ func rolls(ctx context.Context, w *world.Reader, cluster *kinds.Cluster, result 
 	machines := &metav1.PartialObjectMetadataList{}
 	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
 	if err := w.List(ctx, machines, client.InNamespace(cluster.Namespace),
-		client.MatchingFields{lookup.IndexLabel: cluster.Name}); err != nil {
+		client.MatchingFields{world.IndexLabel: cluster.Name}); err != nil {
 		return nil, err
 	}
 	of := func(kind, name string) (names []string) {

@@ -19,10 +19,10 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 func TestPrint_SaysWhatIsReplacedAndWhatStays(t *testing.T) {
@@ -205,7 +205,7 @@ func TestMergePatch_RejectsLabelsThatAreNoText(t *testing.T) {
 
 func TestChangeOf_KnowsWhatCanBeTriedOut(t *testing.T) {
 	t.Parallel()
-	scheme, err := lookup.NewScheme()
+	scheme, err := world.NewScheme()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // admit answers a request.
@@ -119,7 +119,7 @@ type facts struct {
 // Values are the settings as far as entries depend on them: the generated Secret shows whether they have a proxy URL.
 func (f facts) Values(o plan.Object) (plan.Values, error) {
 	key := types.NamespacedName{Namespace: f.view.Namespace, Name: o.GeneratedSecret(f.view.Name)}
-	names := lookup.GeneratedSecrets{Cached: f.Cached}
+	names := world.GeneratedSecrets{Cached: f.Cached}
 	return plan.Values{
 		Resolution: &resolve.Resolution{},
 		TrustOnly:  names.HasOnlyCertificates(f.ctx, key, f.view.Name),
@@ -127,7 +127,7 @@ func (f facts) Values(o plan.Object) (plan.Values, error) {
 }
 
 func (f facts) Taken(_ plan.Object, secret string) (string, error) {
-	names := lookup.GeneratedSecrets{Cached: f.Cached, Live: f.Live}
+	names := world.GeneratedSecrets{Cached: f.Cached, Live: f.Live}
 	return names.Taken(f.ctx, types.NamespacedName{Namespace: f.view.Namespace, Name: secret}, f.view.Name)
 }
 
@@ -137,7 +137,7 @@ func (f facts) Infrastructure(o plan.Object) (plan.Infrastructure, error) {
 }
 
 func (f facts) Begun() (bool, error) {
-	return lookup.ControlPlanes{Cached: f.Cached, Live: f.Live}.Begun(f.ctx, f.view.Namespace, f.view.Name)
+	return world.ControlPlanes{Cached: f.Cached, Live: f.Live}.Begun(f.ctx, f.view.Namespace, f.view.Name)
 }
 
 // answer converts a decision into a JSON patch and warnings. It does not warn about problems that resolve themselves or

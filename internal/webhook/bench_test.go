@@ -19,9 +19,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -88,7 +88,7 @@ func BenchmarkAdmission(b *testing.B) {
 	now := func() time.Time { return time.Unix(0, 0) }
 	hooks := &webhook.Webhook{
 		Cached: cache, Live: cache,
-		Memory: &lookup.Memory{Live: cache, Mapper: unknownKinds{}},
+		Memory: &world.Memory{Live: cache, Mapper: unknownKinds{}},
 
 		Now: now,
 	}

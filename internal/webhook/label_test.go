@@ -18,8 +18,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 func TestUnknownLabelValue_KeepsWhatIsStored(t *testing.T) {
@@ -150,7 +150,7 @@ func TestNames_OfOtherManagersClustersAreNotWarnedOf(t *testing.T) {
 	} {
 		mux, cached := http.NewServeMux(), clustersOf(t, cluster)
 		hooks := &webhook.Webhook{
-			Cached: cached, Live: newWorld(t), Memory: &lookup.Memory{},
+			Cached: cached, Live: newWorld(t), Memory: &world.Memory{},
 			Scope: intent.Scope{WatchFilter: "blue"},
 			Now:   func() time.Time { return time.Time{} },
 		}

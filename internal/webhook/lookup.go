@@ -14,8 +14,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // owner is the Cluster, and the pools, that a bootstrap object belongs to.
@@ -59,7 +59,7 @@ func (w *Webhook) clusterOfControlPlane(ctx context.Context, object write) (*kin
 	}
 	var clusters kinds.ClusterList
 	err := w.Cached.List(ctx, &clusters, client.InNamespace(object.namespace),
-		client.MatchingFields{lookup.IndexControlPlane: object.name}, client.UnsafeDisableDeepCopy)
+		client.MatchingFields{world.IndexControlPlane: object.name}, client.UnsafeDisableDeepCopy)
 	if err != nil || len(clusters.Items) == 0 {
 		// A Cluster that the cache does not know yet is new, and a new one matters only with the label. If the namespace has
 		// more of these than maxLive, the controller patches what is left out.
@@ -168,7 +168,7 @@ func (w *Webhook) pools(ctx context.Context, object write, list client.ObjectLis
 		return nil, nil
 	}
 	err := w.Cached.List(ctx, list, client.InNamespace(object.namespace),
-		client.MatchingFields{lookup.IndexBootstrap: object.name})
+		client.MatchingFields{world.IndexBootstrap: object.name})
 	pools := poolsOf(list, object)
 	if err != nil || len(pools) == 0 {
 		if err = w.Live.List(ctx, list, client.InNamespace(object.namespace), client.Limit(maxLive)); err != nil {

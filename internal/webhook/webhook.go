@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // +kubebuilder:webhook:path=/mutate-controlplane-cluster-x-k8s-io-v1beta2-kubeadmcontrolplane,mutating=true,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,reinvocationPolicy=IfNeeded,timeoutSeconds=5,admissionReviewVersions=v1,groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=create;update,versions=v1beta2,name=kubeadmcontrolplane.capi-proxy-patcher.io
@@ -38,7 +38,7 @@ type Webhook struct {
 	// Live reads from the API server.
 	Live client.Reader
 	// Memory identifies Windows pools by their machine templates.
-	Memory *lookup.Memory
+	Memory *world.Memory
 	// Scope selects the Clusters whose writes are patched. Other writes pass unchanged.
 	Scope intent.Scope
 	// Now is the clock.

@@ -21,9 +21,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 func labelled() kinds.Cluster {
@@ -39,7 +39,7 @@ func serve(t *testing.T, cached, live *shown) http.Handler {
 	mux := http.NewServeMux()
 	hooks := &webhook.Webhook{
 		Cached: cached, Live: live,
-		Memory: &lookup.Memory{Mapper: meta.NewDefaultRESTMapper(nil)},
+		Memory: &world.Memory{Mapper: meta.NewDefaultRESTMapper(nil)},
 		Now:    func() time.Time { return time.Time{} },
 	}
 	if err := hooks.Register(registrar{mux}); err != nil {
@@ -277,7 +277,7 @@ func TestWebhook_LeavesOtherManagersClustersAlone(t *testing.T) {
 		}
 		mux, cached, live := http.NewServeMux(), clustersOf(t, cluster), newWorld(t)
 		hooks := &webhook.Webhook{
-			Cached: cached, Live: live, Memory: &lookup.Memory{}, Scope: test.scope,
+			Cached: cached, Live: live, Memory: &world.Memory{}, Scope: test.scope,
 			Now: func() time.Time { return time.Time{} },
 		}
 		if err := hooks.Register(registrar{mux}); err != nil {

@@ -20,7 +20,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
@@ -131,7 +130,7 @@ func ask(t *testing.T, cached, live *shown, kind, name, stored,
 	mux := http.NewServeMux()
 	hooks := &webhook.Webhook{
 		Cached: cached, Live: live,
-		Memory: &lookup.Memory{Live: live, Mapper: unknownKinds{}},
+		Memory: &world.Memory{Live: live, Mapper: unknownKinds{}},
 		Now:    func() time.Time { return time.Time{} },
 	}
 	if err := hooks.Register(registrar{mux}); err != nil {

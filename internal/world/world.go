@@ -1,5 +1,3 @@
-// Package world shows objects to decisions as the controller's cache does, with its indexes, wherever the objects come
-// from: a namespace of a management cluster, memory, and either with other objects in place of some.
 package world
 
 import (
@@ -22,7 +20,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 )
 
 // Reader is a client.Reader with the controller's indexes. It is for one goroutine.
@@ -69,12 +66,12 @@ func (s *store) get(key client.ObjectKey) client.Object {
 
 // Of returns a Reader of objects in memory.
 func Of(ctx context.Context, objects ...client.Object) (*Reader, error) {
-	scheme, err := lookup.NewScheme()
+	scheme, err := NewScheme()
 	if err != nil {
 		return nil, err
 	}
 	r := &Reader{scheme: scheme, indexes: map[index]client.IndexerFunc{}}
-	return r.Of(objects...), lookup.SetupIndexes(ctx, indexer{r})
+	return r.Of(objects...), SetupIndexes(ctx, indexer{r})
 }
 
 // Of returns a Reader of other objects in memory, with the indexes of r.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -26,16 +25,14 @@ func of(t *testing.T, objects ...client.Object) *world.Reader {
 	return r
 }
 
-func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name} }
-
 func cluster(controlPlane string) *kinds.Cluster {
-	c := &kinds.Cluster{ObjectMeta: named("prod")}
+	c := &kinds.Cluster{ObjectMeta: named("ns", "prod")}
 	c.Spec.ControlPlaneRef = kinds.Reference{Kind: plan.KindControlPlane, Name: controlPlane}
 	return c
 }
 
 func secret(name, label string) *corev1.Secret {
-	s := &corev1.Secret{ObjectMeta: named(name)}
+	s := &corev1.Secret{ObjectMeta: named("ns", name)}
 	s.Labels = map[string]string{label: "prod"}
 	return s
 }
@@ -45,7 +42,7 @@ func TestReader_ListsByTheControllersIndexes(t *testing.T) {
 	r := of(t, cluster("cp"))
 	for name, want := range map[string]int{"cp": 1, "other": 0} {
 		var found kinds.ClusterList
-		err := r.List(t.Context(), &found, client.InNamespace("ns"), client.MatchingFields{lookup.IndexControlPlane: name})
+		err := r.List(t.Context(), &found, client.InNamespace("ns"), client.MatchingFields{world.IndexControlPlane: name})
 		if err != nil || len(found.Items) != want {
 			t.Errorf("%s: %d Clusters, want %d: %v", name, len(found.Items), want, err)
 		}
@@ -79,10 +76,10 @@ func TestReader_GivesCopies(t *testing.T) {
 
 func TestReader_DoesNotTakeMetadataForAnObject(t *testing.T) {
 	t.Parallel()
-	machine := lookup.MachineMetadata()
-	machine.ObjectMeta = named("m")
+	machine := world.MachineMetadata()
+	machine.ObjectMeta = named("ns", "m")
 	machine.Labels = map[string]string{clusterv1.ClusterNameLabel: "prod"}
-	full := &kinds.Machine{ObjectMeta: named("full")}
+	full := &kinds.Machine{ObjectMeta: named("ns", "full")}
 	full.Labels = machine.Labels
 	r := of(t, machine)
 	if err := r.Get(t.Context(), client.ObjectKeyFromObject(machine), &kinds.Machine{}); err == nil {
@@ -91,7 +88,7 @@ func TestReader_DoesNotTakeMetadataForAnObject(t *testing.T) {
 	r = of(t, full)
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
-	err := r.List(t.Context(), list, client.MatchingFields{lookup.IndexLabel: "prod"})
+	err := r.List(t.Context(), list, client.MatchingFields{world.IndexLabel: "prod"})
 	if err != nil || len(list.Items) != 1 || list.Items[0].Name != "full" {
 		t.Errorf("metadata of a Machine: %v, %v", list.Items, err)
 	}
@@ -119,7 +116,7 @@ func TestSnapshot_ListsAKindOnceAndShowsChanges(t *testing.T) {
 	}
 	for range 3 {
 		var clusters kinds.ClusterList
-		err := r.List(t.Context(), &clusters, client.MatchingFields{lookup.IndexControlPlane: "new"})
+		err := r.List(t.Context(), &clusters, client.MatchingFields{world.IndexControlPlane: "new"})
 		if err != nil || len(clusters.Items) != 1 {
 			t.Fatalf("%d changed Clusters: %v", len(clusters.Items), err)
 		}

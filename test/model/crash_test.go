@@ -27,9 +27,9 @@ import (
 // crashes runs each operation, and all that the product writes until it rests, once undisturbed and once for each
 // disturbance of each write.
 type crashes struct {
-	now *world
+	now *model
 	// before is the world before the last operation.
-	before *world
+	before *model
 	// calm leaves operations undisturbed. done is how many there were, which chooses disturbances: a seed repeats them.
 	calm bool
 	done int
@@ -47,7 +47,7 @@ type tally struct {
 }
 
 // begin returns the crashes of a world.
-func (done *tally) begin(w *world) *crashes {
+func (done *tally) begin(w *model) *crashes {
 	w.steps = &done.steps
 	return &crashes{now: w, before: w, tally: done}
 }
@@ -96,7 +96,7 @@ func disturbed(operations []operation) []sequence.Operation[*crashes] {
 		all = append(all, sequence.Operation[*crashes]{
 			Name: o.Name, Args: o.Args, Weight: o.Weight,
 			Do: func(c *crashes, arg string) error {
-				err := c.do(func(w *world) error { return do(w, arg) })
+				err := c.do(func(w *model) error { return do(w, arg) })
 				c.failed = c.failed || err != nil
 				return err
 			},
@@ -108,14 +108,14 @@ func disturbed(operations []operation) []sequence.Operation[*crashes] {
 // crossOperations are those of features that single operations of the other model do not need.
 func crossOperations() []operation {
 	return []operation{
-		{Name: "label of prod", Args: []string{"true"}, Weight: 6, Do: func(w *world, value string) error {
+		{Name: "label of prod", Args: []string{"true"}, Weight: 6, Do: func(w *model, value string) error {
 			edit(w, key{"Cluster", prod}, func(c *clusterv1.Cluster) { c.Labels = map[string]string{contract.LabelEnabled: value} })
 			return nil
 		}},
 		annotation(contract.AnnotationPublish, "env", "env,annotations,values", "annotations", "bad"),
 		annotation(contract.AnnotationRollout, contract.RolloutInPlace, contract.RolloutImmediate, "bad"),
 		annotation(contract.AnnotationTargets, "static-pods,containerd,kubelet,commands,trust", "trust"),
-		{Name: "Kubernetes version", Args: []string{"v1.36.4", "v1.37.0"}, Do: func(w *world, version string) error {
+		{Name: "Kubernetes version", Args: []string{"v1.36.4", "v1.37.0"}, Do: func(w *model, version string) error {
 			k := key{"KubeadmControlPlane", prod}
 			controlPlane, _ := copyOf(w.live[k]).(*controlplanev1.KubeadmControlPlane)
 			if controlPlane.Spec.Version == version {
@@ -126,18 +126,18 @@ func crossOperations() []operation {
 			w.due = true
 			return nil
 		}},
-		{Name: "Cluster API creates worker", Args: []string{"md", "md", "mp"}, Weight: 2, Do: func(w *world, pool string) error {
+		{Name: "Cluster API creates worker", Args: []string{"md", "md", "mp"}, Weight: 2, Do: func(w *model, pool string) error {
 			if pool == "md" && w.live[key{"KubeadmConfig", "worker"}] == nil {
 				w.worker()
 			}
 			return nil
 		}},
-		{Name: "clusterctl move", Do: func(w *world, _ string) error { w.move(); return nil }},
+		{Name: "clusterctl move", Do: func(w *model, _ string) error { w.move(); return nil }},
 	}
 }
 
 // worker has Cluster API create, or replace, the Machine of MachineDeployment prod-md.
-func (w *world) worker() {
+func (w *model) worker() {
 	md, _ := w.live[key{"MachineDeployment", prod + "-md"}].(*clusterv1.MachineDeployment)
 	template, _ := w.live[key{"KubeadmConfigTemplate", md.Spec.Template.Spec.Bootstrap.ConfigRef.Name}].(*bootstrapv1.KubeadmConfigTemplate)
 	labels := map[string]string{clusterv1.ClusterNameLabel: prod, clusterv1.MachineDeploymentNameLabel: md.Name}
@@ -160,7 +160,7 @@ func (w *world) worker() {
 
 // bootstrap makes the bootstrap data of the worker once all that it refers to exists, and replaces a worker that
 // rollout.after is later than.
-func (w *world) bootstrap() {
+func (w *model) bootstrap() {
 	config, _ := w.live[key{"KubeadmConfig", "worker"}].(*bootstrapv1.KubeadmConfig)
 	md, _ := w.live[key{"MachineDeployment", prod + "-md"}].(*clusterv1.MachineDeployment)
 	if cluster, _ := w.live[key{"Cluster", prod}].(*clusterv1.Cluster); config == nil || md == nil ||
@@ -187,7 +187,7 @@ func (w *world) bootstrap() {
 
 // move creates all objects anew, as clusterctl move does on another management cluster: without status, and with other
 // UIDs.
-func (w *world) move() {
+func (w *model) move() {
 	uids := map[types.UID]types.UID{}
 	objects := w.live
 	w.live, w.cached = map[key]client.Object{}, map[key]client.Object{}
@@ -226,7 +226,7 @@ func sortedKeys(objects map[key]client.Object) []key {
 }
 
 // fork returns a copy of the world, in which nothing runs.
-func (w *world) fork() *world {
+func (w *model) fork() *model {
 	forked, stored := *w, *w.server
 	forked.server = &stored
 	forked.own, stored.live, stored.cached = maps.Clone(w.own), maps.Clone(w.live), maps.Clone(w.cached)
@@ -254,7 +254,7 @@ func survives(f func() error) (alive bool, err error) {
 }
 
 // round has Cluster API and all controllers work once.
-func (w *world) round() error {
+func (w *model) round() error {
 	w.looks()
 	w.kubelets()
 	for _, name := range []string{prod, prodEU} {
@@ -269,7 +269,7 @@ func (w *world) round() error {
 }
 
 // publishes is a pass of the publisher over a Cluster.
-func (w *world) publishes(name string) error {
+func (w *model) publishes(name string) error {
 	*w.steps++
 	cached := w.cached[key{"Cluster", name}]
 	if cached == nil {
@@ -286,7 +286,7 @@ func (w *world) publishes(name string) error {
 }
 
 // rests has all controllers work until nobody writes any more.
-func (w *world) rests() error {
+func (w *model) rests() error {
 	for range 12 {
 		before := w.version
 		if err := w.round(); err != nil {
@@ -317,7 +317,7 @@ type disturbance struct {
 	// refuses and loses report that the API server refuses the write, or that its answer is lost.
 	refuses, loses bool
 	// meanwhile is what another does after the write. lasts reports that it may leave something else than what it finds.
-	meanwhile func(w *world) error
+	meanwhile func(w *model) error
 	lasts     bool
 }
 
@@ -332,14 +332,14 @@ func disturbances() []disturbance {
 		{name: "the process dies, all caches are older", kills: true, older: all, reordered: true},
 		{name: "the write is refused", refuses: true},
 		{name: "the answer is lost", loses: true},
-		{name: "another manager passes", meanwhile: func(w *world) error {
+		{name: "another manager passes", meanwhile: func(w *model) error {
 			other := w.fork()
 			other.server = w.server
 			other.start()
 			return other.another()
 		}},
-		{name: "Cluster API looks", meanwhile: func(w *world) error { w.looks(); return nil }},
-		{name: "a GitOps tool applies", lasts: true, meanwhile: func(w *world) error { w.gitOps(); return nil }},
+		{name: "Cluster API looks", meanwhile: func(w *model) error { w.looks(); return nil }},
+		{name: "a GitOps tool applies", lasts: true, meanwhile: func(w *model) error { w.gitOps(); return nil }},
 	}
 	for _, kind := range all {
 		out = append(out, disturbance{
@@ -354,7 +354,7 @@ func disturbances() []disturbance {
 const always = 2
 
 // do carries an operation out, and then lets the product work, undisturbed and with each disturbance.
-func (c *crashes) do(operation func(*world) error) error {
+func (c *crashes) do(operation func(*model) error) error {
 	clear(c.now.texts)
 	clear(c.now.forms)
 	clear(c.now.specs)
@@ -423,9 +423,9 @@ func (c *crashes) do(operation func(*world) error) error {
 
 // olderThan returns the world that an older cache of a world may show: none from before a move, because that was another
 // management cluster.
-func (c *crashes) olderThan(w *world) *world {
-	uid := func(w *world) types.UID { return w.live[key{"Cluster", prod}].GetUID() }
-	for _, earlier := range []*world{c.before, c.now} {
+func (c *crashes) olderThan(w *model) *model {
+	uid := func(w *model) types.UID { return w.live[key{"Cluster", prod}].GetUID() }
+	for _, earlier := range []*model{c.before, c.now} {
 		if uid(earlier) == uid(w) {
 			return earlier
 		}
@@ -441,7 +441,7 @@ func at(writes []string, n int) string {
 }
 
 // run lets the product work with a disturbance of its write n. earlier is the world that older caches show.
-func (d disturbance) run(w *world, n int, earlier *world) error {
+func (d disturbance) run(w *model, n int, earlier *model) error {
 	w.start()
 	count, hit := 0, false
 	w.disturb = func(done bool) error {
@@ -490,7 +490,7 @@ func (d disturbance) run(w *world, n int, earlier *world) error {
 
 // shows has the cache show a kind as it was in an earlier world, and not follow. Proxy Secrets are in a cache of their own:
 // one that is older has the product decide as if the operation came later, so only a disturbance that is reordered has it.
-func (w *world) shows(kind string, earlier *world, reordered bool) {
+func (w *model) shows(kind string, earlier *model, reordered bool) {
 	of := func(k key, object client.Object) bool {
 		return k.kind == kind && (kind != "Secret" || reordered || object.GetLabels()[contract.LabelGenerated] != "")
 	}
@@ -504,7 +504,7 @@ func (w *world) shows(kind string, earlier *world, reordered bool) {
 }
 
 // another is a pass of another manager, which does not know of this one.
-func (w *world) another() error {
+func (w *model) another() error {
 	disturb := w.disturb
 	w.disturb = nil
 	defer func() { w.disturb = disturb }()
@@ -522,7 +522,7 @@ func (w *world) another() error {
 }
 
 // gitOps applies what the user wrote again, through the webhooks.
-func (w *world) gitOps() {
+func (w *model) gitOps() {
 	for _, k := range slices.SortedFunc(maps.Keys(w.own), key.compare) {
 		object := w.live[k]
 		if object == nil {
@@ -585,7 +585,7 @@ func scrub(text []byte) []byte {
 }
 
 // differs returns how the state of a disturbed run differs from that of the undisturbed one, or "".
-func differs(calm, disturbed *world) string {
+func differs(calm, disturbed *model) string {
 	for _, k := range sortedKeys(calm.live) {
 		want, got := calm.live[k], disturbed.live[k]
 		if got == nil {

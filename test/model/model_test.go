@@ -23,15 +23,15 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
-type operation = sequence.Operation[*world]
+type operation = sequence.Operation[*model]
 
 func TestModel_OfControllerAndWebhooks(t *testing.T) {
 	t.Parallel()
 	quiet()
 	valid := map[string]bool{}
-	sequence.Test[*world]{
-		New: func() *world { return newWorld(t, valid) }, Operations: operations(), Check: (*world).check,
-		Finish: (*world).finish,
+	sequence.Test[*model]{
+		New: func() *model { return newWorld(t, valid) }, Operations: operations(), Check: (*model).check,
+		Finish: (*model).finish,
 		Steps:  50_000, Length: 50,
 	}.Run(t)
 }
@@ -41,7 +41,7 @@ func operations() []operation {
 }
 
 // edit changes an object as its user does, if it exists.
-func edit[T client.Object](w *world, k key, change func(T)) {
+func edit[T client.Object](w *model, k key, change func(T)) {
 	if live := w.live[k]; live != nil {
 		object, _ := copyOf(live).(T)
 		change(object)
@@ -51,7 +51,7 @@ func edit[T client.Object](w *world, k key, change func(T)) {
 
 // annotation is an annotation of Cluster prod.
 func annotation(name string, values ...string) operation {
-	return operation{Name: "annotation " + name, Args: append(values, ""), Do: func(w *world, value string) error {
+	return operation{Name: "annotation " + name, Args: append(values, ""), Do: func(w *model, value string) error {
 		edit(w, key{"Cluster", prod}, func(cluster *clusterv1.Cluster) { annotate(cluster, name, value) })
 		return nil
 	}}
@@ -72,7 +72,7 @@ func clusterOperations() []operation {
 	label := func(cluster string) operation {
 		return operation{
 			Name: "label of " + cluster, Args: []string{"true", "true", "true", "true", "false", "True", ""},
-			Weight: 4, Do: func(w *world, value string) error {
+			Weight: 4, Do: func(w *model, value string) error {
 				edit(w, key{"Cluster", cluster}, func(c *clusterv1.Cluster) {
 					if c.Labels = map[string]string{contract.LabelEnabled: value}; value == "" {
 						c.Labels = nil
@@ -88,7 +88,7 @@ func clusterOperations() []operation {
 		annotation(contract.AnnotationRollout, contract.RolloutImmediate, contract.RolloutOnNextRollout),
 		annotation(contract.AnnotationTargets, "containerd", "kubelet,trust", "commands,static-pods", "bad"),
 		annotation(contract.AnnotationNoProxyGroups, "-metadata", "bad"),
-		{Name: "endpoint", Args: []string{"", "prod.example.com"}, Do: func(w *world, host string) error {
+		{Name: "endpoint", Args: []string{"", "prod.example.com"}, Do: func(w *model, host string) error {
 			edit(w, key{"Cluster", prod}, func(c *clusterv1.Cluster) {
 				if c.Spec.ControlPlaneEndpoint = (clusterv1.APIEndpoint{Host: host, Port: 6443}); host == "" {
 					c.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
@@ -96,12 +96,12 @@ func clusterOperations() []operation {
 			})
 			return nil
 		}},
-		{Name: "pause Cluster prod", Args: []string{"true", "", ""}, Do: func(w *world, value string) error {
+		{Name: "pause Cluster prod", Args: []string{"true", "", ""}, Do: func(w *model, value string) error {
 			edit(w, key{"Cluster", prod}, func(c *clusterv1.Cluster) { c.Spec.Paused = new(value != "") })
 			return nil
 		}},
-		{Name: "reconcile", Args: []string{prod, prod, prodEU}, Weight: 12, Do: func(w *world, name string) error { return w.reconcile(name) }},
-		{Name: "settle", Weight: 2, Do: func(w *world, _ string) error { return w.settle() }},
+		{Name: "reconcile", Args: []string{prod, prod, prodEU}, Weight: 12, Do: func(w *model, name string) error { return w.reconcile(name) }},
+		{Name: "settle", Weight: 2, Do: func(w *model, _ string) error { return w.settle() }},
 	}
 }
 
@@ -124,7 +124,7 @@ func secretOperations() []operation {
 		"prod.eu.md.md.proxy-files",
 	}
 	return []operation{
-		{Name: "proxy Secret is", Args: slices.Sorted(maps.Keys(contents)), Do: func(w *world, what string) error {
+		{Name: "proxy Secret is", Args: slices.Sorted(maps.Keys(contents)), Do: func(w *model, what string) error {
 			if secret := vocabulary.ProxySecret(namespace, "http-proxy", contents[what]); what == "no" {
 				w.put(w.keyOf(secret), nil)
 			} else {
@@ -132,7 +132,7 @@ func secretOperations() []operation {
 			}
 			return nil
 		}},
-		{Name: "somebody's Secret", Args: generated, Do: func(w *world, name string) error {
+		{Name: "somebody's Secret", Args: generated, Do: func(w *model, name string) error {
 			if k := (key{"Secret", name}); w.live[k] == nil {
 				defer func() { w.now = w.now.Add(time.Minute) }() // longer than what is remembered of absent Secrets
 				w.change(&corev1.Secret{
@@ -142,13 +142,13 @@ func secretOperations() []operation {
 			}
 			return nil
 		}},
-		{Name: "delete somebody's Secret", Args: generated, Do: func(w *world, name string) error {
+		{Name: "delete somebody's Secret", Args: generated, Do: func(w *model, name string) error {
 			if k := (key{"Secret", name}); w.live[k] != nil && w.live[k].GetLabels()[contract.LabelGenerated] == "" {
 				w.put(k, nil)
 			}
 			return nil
 		}},
-		{Name: "delete the generated Secret", Args: generated, Do: func(w *world, name string) error {
+		{Name: "delete the generated Secret", Args: generated, Do: func(w *model, name string) error {
 			if secret := w.live[key{"Secret", name}]; secret != nil {
 				w.put(w.keyOf(secret), nil)
 			}
@@ -159,12 +159,12 @@ func secretOperations() []operation {
 
 func poolOperations() []operation {
 	return []operation{
-		{Name: "Secret of pool prod-md", Args: []string{"", contract.SecretNone, "other", "no-such"}, Do: func(w *world, value string) error {
+		{Name: "Secret of pool prod-md", Args: []string{"", contract.SecretNone, "other", "no-such"}, Do: func(w *model, value string) error {
 			edit(w, key{"MachineDeployment", prod + "-md"},
 				func(md *clusterv1.MachineDeployment) { annotate(md, contract.AnnotationSecret, value) })
 			return nil
 		}},
-		{Name: "pool eu.md of prod with Secret", Args: []string{"", "other", "gone"}, Do: func(w *world, value string) error {
+		{Name: "pool eu.md of prod with Secret", Args: []string{"", "other", "gone"}, Do: func(w *model, value string) error {
 			c := vocabulary.NewClassic(namespace, prod, "linux")
 			c.Deployment.Name, c.Template.Name = "eu.md", "prod-eu.md"
 			c.Deployment.Spec.Template.Spec.Bootstrap.ConfigRef.Name = c.Template.Name
@@ -180,7 +180,7 @@ func poolOperations() []operation {
 			w.change(c.Deployment)
 			return nil
 		}},
-		{Name: "pool prod.eu-md uses template", Args: []string{"prod-md", "prod.eu-md"}, Do: func(w *world, value string) error {
+		{Name: "pool prod.eu-md uses template", Args: []string{"prod-md", "prod.eu-md"}, Do: func(w *model, value string) error {
 			edit(w, key{"MachineDeployment", prodEU + "-md"},
 				func(md *clusterv1.MachineDeployment) { md.Spec.Template.Spec.Bootstrap.ConfigRef.Name = value })
 			return nil
@@ -226,15 +226,15 @@ func objectOperations() []operation {
 		out = append(out,
 			operation{
 				Name: "apply " + name, Args: names,
-				Do: func(w *world, manifest string) error { return w.apply(k, manifest) },
+				Do: func(w *model, manifest string) error { return w.apply(k, manifest) },
 			},
-			operation{Name: "pause " + name, Args: []string{"mine", "", ""}, Do: func(w *world, value string) error {
+			operation{Name: "pause " + name, Args: []string{"mine", "", ""}, Do: func(w *model, value string) error {
 				if object := w.live[k]; object != nil && !plan.IsPausedByUs(object.GetAnnotations()) {
 					edit(w, k, func(object client.Object) { annotate(object, clusterv1.PausedAnnotation, value) })
 				}
 				return nil
 			}},
-			operation{Name: "read, change and write " + name, Do: func(w *world, _ string) error {
+			operation{Name: "read, change and write " + name, Do: func(w *model, _ string) error {
 				object := w.live[k]
 				if object == nil || len(viewOf(object).PreKubeadmCommands) > 40 {
 					return nil
@@ -252,7 +252,7 @@ func objectOperations() []operation {
 }
 
 // apply writes a manifest, which has none of our entries or annotations.
-func (w *world) apply(k key, manifest string) error {
+func (w *model) apply(k key, manifest string) error {
 	object := w.live[k]
 	if object == nil {
 		return nil
@@ -278,7 +278,7 @@ func (w *world) apply(k key, manifest string) error {
 }
 
 // userWrites stores an object of a user. A control plane whose entries are others by that has its Machine replaced.
-func (w *world) userWrites(object client.Object) {
+func (w *model) userWrites(object client.Object) {
 	k := w.keyOf(object)
 	before := w.live[k]
 	w.change(object)
@@ -293,7 +293,7 @@ func otherOperations() []operation {
 		"Machine", "Secret",
 	}
 	return []operation{
-		{Name: "the cache of", Args: kinds, Do: func(w *world, kind string) error {
+		{Name: "the cache of", Args: kinds, Do: func(w *model, kind string) error {
 			if w.behind[kind] {
 				w.catchUp(kind)
 			} else {
@@ -301,21 +301,21 @@ func otherOperations() []operation {
 			}
 			return nil
 		}},
-		{Name: "restart", Do: func(w *world, _ string) error {
+		{Name: "restart", Do: func(w *model, _ string) error {
 			for kind := range w.behind {
 				w.catchUp(kind)
 			}
 			w.start()
 			return nil
 		}},
-		{Name: "the webhooks are", Args: []string{"away", "there", "there"}, Do: func(w *world, value string) error {
+		{Name: "the webhooks are", Args: []string{"away", "there", "there"}, Do: func(w *model, value string) error {
 			if w.start(); value == "away" {
 				w.hooks = nil
 			}
 			return nil
 		}},
-		{Name: "Cluster API looks", Weight: 2, Do: func(w *world, _ string) error { w.looks(); return nil }},
-		{Name: "Cluster API reads the control plane", Do: func(w *world, _ string) error {
+		{Name: "Cluster API looks", Weight: 2, Do: func(w *model, _ string) error { w.looks(); return nil }},
+		{Name: "Cluster API reads the control plane", Do: func(w *model, _ string) error {
 			controlPlane := w.controlPlane()
 			_, paused := controlPlane.Annotations[clusterv1.PausedAnnotation]
 			confirmed := slices.ContainsFunc(controlPlane.Status.Conditions, func(c metav1.Condition) bool {
@@ -326,7 +326,7 @@ func otherOperations() []operation {
 			}
 			return nil
 		}},
-		{Name: "Cluster API creates the first Machine", Weight: 2, Do: func(w *world, _ string) error {
+		{Name: "Cluster API creates the first Machine", Weight: 2, Do: func(w *model, _ string) error {
 			if w.read != nil {
 				// It lasts until Cluster API has compared: a user's change since then replaces it.
 				due := unmanaged(specOf(w.read)) != unmanaged(specOf(w.controlPlane()))
@@ -335,14 +335,14 @@ func otherOperations() []operation {
 			}
 			return nil
 		}},
-		{Name: "Cluster API replaces the Machine", Do: func(w *world, _ string) error {
+		{Name: "Cluster API replaces the Machine", Do: func(w *model, _ string) error {
 			if w.due && w.firstMachine() != nil {
 				w.now = w.now.Add(time.Minute)
 				w.machine(*w.controlPlane().Spec.KubeadmConfigSpec.DeepCopy())
 			}
 			return nil
 		}},
-		{Name: "bootstrap data of MachinePool prod-mp is made", Do: func(w *world, _ string) error {
+		{Name: "bootstrap data of MachinePool prod-mp is made", Do: func(w *model, _ string) error {
 			if config, _ := w.live[key{"KubeadmConfig", prod + "-mp"}].(*bootstrapv1.KubeadmConfig); config != nil &&
 				config.Annotations[clusterv1.PausedAnnotation] == "" {
 				config = copyOf(config)

@@ -48,13 +48,13 @@ func TestModel_OfCrashesForEachPairOfFeatures(t *testing.T) {
 	valid := map[string]bool{}
 	done := &tally{writes: map[string]int{}}
 	for name, kind := range map[string]struct {
-		world      func() *world
+		world      func() *model
 		operations []operation
 		first      []call
 		features   []feature
 	}{
 		"without a topology": {
-			func() *world { return newWorld(t, valid) },
+			func() *model { return newWorld(t, valid) },
 			slices.Concat(clusterOperations(), crossOperations(), secretOperations(), poolOperations(), otherOperations()),
 			[]call{
 				{"label of prod", "true"},
@@ -65,7 +65,7 @@ func TestModel_OfCrashesForEachPairOfFeatures(t *testing.T) {
 			features("Secret of pool prod-md", "Kubernetes version", [3]string{"other", contract.SecretNone, ""}),
 		},
 		"with a topology": {
-			func() *world { return newTopology(t, valid) }, topologyOperations(),
+			func() *model { return newTopology(t, valid) }, topologyOperations(),
 			[]call{{"label of prod", "true"}, {"Cluster API creates worker", "md"}, {"the first Machine runs", ""}},
 			features("Secret of pool workers", "version of the topology",
 				[3]string{`{"secretName": "other"}`, `{"secretName": "none"}`, `{}`}),
@@ -95,8 +95,8 @@ func TestModel_OfCrashesForEachPairOfFeatures(t *testing.T) {
 }
 
 // do returns what a call does: the last operation of the name, with any argument.
-func (c call) do(operations []operation) func(*world) error {
-	return func(w *world) error {
+func (c call) do(operations []operation) func(*model) error {
+	return func(w *model) error {
 		for _, o := range slices.Backward(operations) {
 			if o.Name == c.operation {
 				return o.Do(w, c.argument)

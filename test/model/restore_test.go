@@ -65,7 +65,7 @@ func (n *nodes) differ(other *nodes) string {
 }
 
 // kubelets have each node run the Pod of the DaemonSet that its label selects. What a Pod has written stays when it ends.
-func (w *world) kubelets() {
+func (w *model) kubelets() {
 	if w.nodes == nil {
 		return
 	}
@@ -91,7 +91,7 @@ type remote struct {
 	client.Client
 	clustercache.ClusterCache
 
-	w *world
+	w *model
 }
 
 func (r remote) GetClient(context.Context, client.ObjectKey) (client.Client, error) { return r, nil }
@@ -238,7 +238,7 @@ func restoring() string {
 }
 
 // joins has the node of a Machine join, of which the workload cluster knows nothing else.
-func (w *world) joins(name string) {
+func (w *model) joins(name string) {
 	uid := types.UID("machine-" + name)
 	config, _ := copyOf(w.live[key{"KubeadmConfig", name}]).(*bootstrapv1.KubeadmConfig)
 	config.OwnerReferences[0].UID, config.Status.DataSecretName = uid, name
@@ -261,16 +261,16 @@ func TestModel_OfCrashesWhileNodesAreRestored(t *testing.T) {
 	operations := slices.Concat(clusterOperations(), crossOperations(), poolOperations(), otherOperations())
 	c := (&tally{writes: map[string]int{}}).begin(w)
 	c.calm = true
-	do := func(what string, operation func(*world) error) {
+	do := func(what string, operation func(*model) error) {
 		t.Helper()
 		if err := c.do(operation); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
-	do("a node boots without the proxy", func(w *world) error { w.worker(); w.joins("worker"); return nil })
+	do("a node boots without the proxy", func(w *model) error { w.worker(); w.joins("worker"); return nil })
 	on, off := call{"label of prod", "true"}, call{"label of prod", "false"}
 	do(fmt.Sprint(on), on.do(operations))
-	do("a node boots with it", func(w *world) error {
+	do("a node boots with it", func(w *model) error {
 		w.machine(*w.controlPlane().Spec.KubeadmConfigSpec.DeepCopy())
 		w.joins("machine-0")
 		return nil

@@ -35,8 +35,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
@@ -80,7 +80,7 @@ type server struct {
 }
 
 var (
-	newScheme    = sync.OnceValues(lookup.NewScheme)
+	newScheme    = sync.OnceValues(world.NewScheme)
 	newOwnScheme = sync.OnceValues(api.NewScheme)
 )
 
@@ -99,12 +99,12 @@ func newServer() *server {
 			s.stored = append(s.stored, gvk)
 		}
 	}
-	options, err := lookup.CacheOptions("", time.Hour)
+	options, err := world.CacheOptions("", time.Hour)
 	must(err)
 	for object, by := range options.ByObject {
 		s.trim[s.kindOf(object)] = by.Transform
 	}
-	must(lookup.SetupIndexes(context.Background(), s)) //nolint:forbidigo // a world outlives no test and has none
+	must(world.SetupIndexes(context.Background(), s)) //nolint:forbidigo // a world outlives no test and has none
 	return s
 }
 

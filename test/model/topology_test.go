@@ -38,7 +38,7 @@ func TestModel_OfCrashesWithATopology(t *testing.T) {
 }
 
 // newTopology has Cluster prod with a topology, whose pool workers has MachineDeployment prod-md.
-func newTopology(tb testing.TB, valid map[string]bool) *world {
+func newTopology(tb testing.TB, valid map[string]bool) *model {
 	tb.Helper()
 	w := emptyWorld(tb, valid)
 	c := vocabulary.NewClassic(namespace, prod, "linux")
@@ -72,7 +72,7 @@ func topologyOperations() []operation {
 		func(o operation) bool { return !slices.Contains(names, o.Name) })
 	for i, o := range all {
 		if o.Name == "annotation "+contract.AnnotationTargets { // replaces all Machines, see docs/clusterclass.md
-			all[i].Do = func(w *world, value string) error {
+			all[i].Do = func(w *model, value string) error {
 				w.due = true
 				return o.Do(w, value)
 			}
@@ -80,7 +80,7 @@ func topologyOperations() []operation {
 	}
 	return append(all,
 		annotation(contract.AnnotationTopologyHold, ""),
-		operation{Name: "version of the topology", Args: []string{"v1.36.4", "v1.37.0"}, Weight: 2, Do: func(w *world, version string) error {
+		operation{Name: "version of the topology", Args: []string{"v1.36.4", "v1.37.0"}, Weight: 2, Do: func(w *model, version string) error {
 			edit(w, key{"Cluster", prod}, func(c *clusterv1.Cluster) {
 				w.due = w.due || c.Spec.Topology.Version != version
 				c.Spec.Topology.Version = version
@@ -90,7 +90,7 @@ func topologyOperations() []operation {
 		operation{
 			Name: "Secret of pool workers", Weight: 2,
 			Args: []string{`{}`, `{"secretName": "other"}`, `{"secretName": "none"}`, `{"secretName": "no-such"}`},
-			Do: func(w *world, value string) error {
+			Do: func(w *model, value string) error {
 				edit(w, key{"Cluster", prod}, func(c *clusterv1.Cluster) {
 					pool := &c.Spec.Topology.Workers.MachineDeployments[0]
 					pool.Variables.Overrides = []clusterv1.ClusterVariable{{Name: contract.VariableName, Value: apiextensionsv1.JSON{Raw: []byte(value)}}}
@@ -98,7 +98,7 @@ func topologyOperations() []operation {
 				return nil
 			},
 		},
-		operation{Name: "the first Machine runs", Weight: 2, Do: func(w *world, _ string) error {
+		operation{Name: "the first Machine runs", Weight: 2, Do: func(w *model, _ string) error {
 			cluster, _ := copyOf(w.live[key{"Cluster", prod}]).(*clusterv1.Cluster)
 			if w.firstMachine() == nil && (cluster.Spec.Paused == nil || !*cluster.Spec.Paused) { // Cluster API creates none then
 				w.machine(*w.controlPlane().Spec.KubeadmConfigSpec.DeepCopy())
@@ -110,7 +110,7 @@ func topologyOperations() []operation {
 }
 
 // reconcilesTopology is a pass of the topology controller: it writes what the ClusterClass says, and what the hook adds.
-func (w *world) reconcilesTopology() {
+func (w *model) reconcilesTopology() {
 	live, _ := w.live[key{"Cluster", prod}].(*clusterv1.Cluster)
 	if live.Spec.Topology.ClassRef.Name == "" || live.Spec.Paused != nil && *live.Spec.Paused {
 		return
@@ -145,7 +145,7 @@ func (w *world) reconcilesTopology() {
 }
 
 // hook adds what the topology hook adds to an object.
-func (w *world) hook(object client.Object, view kinds.BootstrapObject, asked plan.Object, want plan.Want) {
+func (w *model) hook(object client.Object, view kinds.BootstrapObject, asked plan.Object, want plan.Want) {
 	asked.Hooked, asked.Spec = true, view.Bootstrap().View()
 	decision, err := plan.Decide(asked, want, noFacts{})
 	must(err)

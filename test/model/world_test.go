@@ -32,9 +32,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/publisher"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/crdschema"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -52,8 +52,8 @@ var quiet = sync.OnceFunc(func() {
 	debug.SetGCPercent(400) //nolint:mnd // a world is small, and what is thrown away is much
 })
 
-// world is an API server, the product, Cluster API, and what users wrote into bootstrap objects.
-type world struct {
+// model is an API server, the product, Cluster API, and what users wrote into bootstrap objects.
+type model struct {
 	*server
 
 	tb         testing.TB
@@ -79,7 +79,7 @@ type readSpec struct {
 }
 
 // readOf reads a spec that nobody changes.
-func (w *world) readOf(spec *bootstrapv1.KubeadmConfigSpec) *readSpec {
+func (w *model) readOf(spec *bootstrapv1.KubeadmConfigSpec) *readSpec {
 	read, known := w.specs[spec]
 	if !known {
 		read = &readSpec{view: api.Spec(spec)}
@@ -109,11 +109,11 @@ type mux struct{ *http.ServeMux }
 func (m mux) Register(path string, handler http.Handler) { m.Handle(path, handler) }
 
 // start starts the product, which remembers nothing.
-func (w *world) start() {
+func (w *model) start() {
 	now := func() time.Time { return w.now }
 	cached, live := w.product(), reader{w.server, false}
 	secrets := proxySecrets{reader: reader{w.server, true}}
-	memory := &lookup.Memory{Cached: cached, Live: live, ProxySecrets: secrets, Mapper: noKinds{}, Now: now}
+	memory := &world.Memory{Cached: cached, Live: live, ProxySecrets: secrets, Mapper: noKinds{}, Now: now}
 	config := controller.Config{
 		Client: cached, Live: live, Memory: memory, Admission: true,
 		Recorder: recorder{w.server},
@@ -143,9 +143,9 @@ func (w *world) start() {
 }
 
 // emptyWorld has the two proxy Secrets.
-func emptyWorld(tb testing.TB, valid map[string]bool) *world {
+func emptyWorld(tb testing.TB, valid map[string]bool) *model {
 	tb.Helper()
-	w := &world{
+	w := &model{
 		server: newServer(), tb: tb, own: map[key]*bootstrapv1.KubeadmConfigSpec{}, valid: valid,
 		specs: map[*bootstrapv1.KubeadmConfigSpec]*readSpec{},
 	}
@@ -157,7 +157,7 @@ func emptyWorld(tb testing.TB, valid map[string]bool) *world {
 	return w
 }
 
-func newWorld(tb testing.TB, valid map[string]bool) *world {
+func newWorld(tb testing.TB, valid map[string]bool) *model {
 	tb.Helper()
 	w := emptyWorld(tb, valid)
 	for _, name := range []string{prod, prodEU} {
@@ -227,7 +227,7 @@ func unmanagedOf(spec *bootstrapv1.KubeadmConfigSpec, view patch.Spec) string {
 
 // checkWrite holds a write of the product, or an answer of a webhook, to what is promised. before is what was asked
 // for, or what was stored.
-func (w *world) checkWrite(before, after client.Object) error {
+func (w *model) checkWrite(before, after client.Object) error {
 	if after == nil {
 		return nil
 	}
@@ -269,7 +269,7 @@ func (w *world) checkWrite(before, after client.Object) error {
 	return w.schemas(after, string(text))
 }
 
-func (w *world) schemas(object client.Object, text string) error {
+func (w *model) schemas(object client.Object, text string) error {
 	k := w.keyOf(object)
 	spec, err := json.Marshal(specOf(object))
 	must(err)
@@ -286,7 +286,7 @@ func (w *world) schemas(object client.Object, text string) error {
 }
 
 // reconcile is a pass of the controller over a Cluster.
-func (w *world) reconcile(name string) error {
+func (w *model) reconcile(name string) error {
 	w.now = w.now.Add(11 * time.Minute) // longer than what is remembered of contested writes and of absent Secrets
 	*w.steps++
 	if w.passes++; w.passes == 4 { // shorter than a cache may be behind
@@ -313,7 +313,7 @@ func clusterOf(cached client.Object) *kinds.Cluster {
 }
 
 // looks is a pass of Cluster API over the control plane of prod that only writes condition Paused.
-func (w *world) looks() {
+func (w *model) looks() {
 	*w.steps++
 	controlPlane := w.controlPlane()
 	_, paused := controlPlane.Annotations[clusterv1.PausedAnnotation]
@@ -333,19 +333,19 @@ func (w *world) looks() {
 }
 
 // controlPlane is a copy of the control plane of prod.
-func (w *world) controlPlane() *controlplanev1.KubeadmControlPlane {
+func (w *model) controlPlane() *controlplanev1.KubeadmControlPlane {
 	controlPlane, _ := copyOf(w.live[key{"KubeadmControlPlane", prod}]).(*controlplanev1.KubeadmControlPlane)
 	return controlPlane
 }
 
 // firstMachine is the KubeadmConfig of the only Machine of the control plane, nil if there is none.
-func (w *world) firstMachine() *bootstrapv1.KubeadmConfig {
+func (w *model) firstMachine() *bootstrapv1.KubeadmConfig {
 	config, _ := w.live[key{"KubeadmConfig", "machine-0"}].(*bootstrapv1.KubeadmConfig)
 	return config
 }
 
 // machine has Cluster API create, or replace, the Machine of the control plane with a bootstrap spec.
-func (w *world) machine(spec bootstrapv1.KubeadmConfigSpec) {
+func (w *model) machine(spec bootstrapv1.KubeadmConfigSpec) {
 	labels := map[string]string{clusterv1.ClusterNameLabel: prod, clusterv1.MachineControlPlaneLabel: ""}
 	owned := func(kind, name string) []metav1.OwnerReference {
 		return []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: name, UID: "x", Controller: new(true)}}
@@ -369,12 +369,12 @@ func (w *world) machine(spec bootstrapv1.KubeadmConfigSpec) {
 }
 
 // immediate reports whether running control planes may change.
-func (w *world) immediate() bool {
+func (w *model) immediate() bool {
 	return w.live[key{"Cluster", prod}].GetAnnotations()[contract.AnnotationRollout] == contract.RolloutImmediate
 }
 
 // check holds all objects to what is promised at any time.
-func (w *world) check() error {
+func (w *model) check() error {
 	if w.failure != nil {
 		return w.failure
 	}
@@ -401,13 +401,13 @@ func (w *world) check() error {
 }
 
 // settle has the product and Cluster API work until nobody writes any more, with caches that follow.
-func (w *world) settle() error {
+func (w *model) settle() error {
 	w.catchUpAll()
 	return w.rests()
 }
 
 // finish takes the label off, and returns an error unless what the user wrote is back.
-func (w *world) finish() error {
+func (w *model) finish() error {
 	if err := w.settle(); err != nil {
 		return err
 	}

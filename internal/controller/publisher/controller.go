@@ -28,8 +28,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // Name is the name of the controller in logs and metrics.
@@ -46,7 +46,7 @@ type Config struct {
 	// Live reads from the API server.
 	Live client.Reader
 	// Memory reads proxy Secrets and infrastructure.
-	Memory *lookup.Memory
+	Memory *world.Memory
 	// Now is the clock.
 	Now func() time.Time
 	// Scope is whose Clusters are reconciled.
@@ -87,23 +87,23 @@ func New(config Config) (*Controller, error) {
 // SetupWithManager registers the controller and its watches. They are on objects that the manager caches anyway, in
 // proxySecrets those with contract.LabelProxySecret.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, proxySecrets cache.Cache) error {
-	find := lookup.Clusters{Client: c.Client, Installation: c.Memory.Installation.Secret}
+	find := world.Clusters{Client: c.Client, Installation: c.Memory.Installation.Secret}
 	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		For(&kinds.Cluster{}, builder.WithPredicates(ofConcerned())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(lookup.ClusterOfOutput), changed).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(world.ClusterOfOutput), changed).
 		Watches(&corev1.Secret{}, c.enqueue(ofOutputName), builder.WithPredicates(ofExistence[client.Object]())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofFiles),
 			changed).
 		Watches(&kinds.KubeadmControlPlane{}, c.enqueue(find.OfControlPlane),
 			builder.WithPredicates(ofVersions())).
 		WatchesRawSource(source.Kind(proxySecrets, &corev1.Secret{},
-			lookup.EnqueueMany(concerned(c, find.OfProxySecret)),
+			world.EnqueueMany(concerned(c, find.OfProxySecret)),
 			predicate.TypedResourceVersionChangedPredicate[*corev1.Secret]{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency})
 	if c.Memory.Installation.Secret != (types.NamespacedName{}) {
-		b = b.Watches(lookup.NamespaceMetadata(), c.enqueue(find.OfNamespace),
+		b = b.Watches(world.NamespaceMetadata(), c.enqueue(find.OfNamespace),
 			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
 	return b.Complete(reconcile.AsReconciler(mgr.GetClient(), c))
@@ -187,7 +187,7 @@ func concerned[T any](c *Controller, clusters handler.TypedMapFunc[T, reconcile.
 func (c *Controller) outputs(ctx context.Context, cluster *kinds.Cluster) (map[string]*corev1.Secret, error) {
 	var secrets corev1.SecretList
 	if err := c.Client.List(ctx, &secrets, client.InNamespace(cluster.Namespace),
-		client.MatchingFields{lookup.IndexOutputs: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		client.MatchingFields{world.IndexOutputs: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Secrets of outputs: %w", err)
 	}
 	byName := map[string]*corev1.Secret{}

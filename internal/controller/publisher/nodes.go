@@ -14,8 +14,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // nodes returns the objects that bring files to running nodes, for each generated Secret of the Cluster. Those that are
@@ -43,13 +43,13 @@ func (p *pass) nodes(ctx context.Context) ([]publish.Secret, error) {
 	}
 	var generated corev1.SecretList
 	if err := p.Client.List(ctx, &generated, client.InNamespace(p.cluster.Namespace),
-		client.MatchingFields{lookup.IndexLabel: p.cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		client.MatchingFields{world.IndexLabel: p.cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing generated Secrets: %w", err)
 	}
 	slices.SortFunc(generated.Items, func(a, b corev1.Secret) int { return strings.Compare(a.Name, b.Name) })
 	var wanted []publish.Secret
 	for i := range generated.Items {
-		if lookup.IsOutput(&generated.Items[i]) {
+		if world.IsOutput(&generated.Items[i]) {
 			continue
 		}
 		secret, found, err := publish.OfNodes(p.NodePods.Input(p.cluster.Name, options, &generated.Items[i]))
@@ -95,7 +95,7 @@ func asksForNodes(cluster client.Object) bool {
 
 // ofFiles finds the Cluster whose running nodes get the content of a generated Secret.
 func (c *Controller) ofFiles(ctx context.Context, secret client.Object) []reconcile.Request {
-	return slices.DeleteFunc(lookup.ClusterOfGeneratedSecret(ctx, secret), func(request reconcile.Request) bool {
+	return slices.DeleteFunc(world.ClusterOfGeneratedSecret(ctx, secret), func(request reconcile.Request) bool {
 		cluster := &kinds.Cluster{}
 		return c.Client.Get(ctx, request.NamespacedName, cluster) != nil || !asksForNodes(cluster)
 	})

@@ -28,15 +28,15 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/publisher"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 const team = "team"
 
-// world is an API server with Cluster prod, whose proxy Secret is http-proxy, and a publisher.
-type world struct {
+// server is an API server with Cluster prod, whose proxy Secret is http-proxy, and a publisher.
+type server struct {
 	t         *testing.T
 	stored    client.Client
 	publisher *publisher.Controller
@@ -82,7 +82,7 @@ func (c cached) List(ctx context.Context, into client.ObjectList, with ...client
 type partly struct {
 	*api.Client
 
-	w *world
+	w *server
 }
 
 func (p partly) Get(ctx context.Context, key client.ObjectKey, into client.Object, with ...client.GetOption) error {
@@ -107,14 +107,14 @@ func (mapper) RESTMapping(kind schema.GroupKind, _ ...string) (*meta.RESTMapping
 	return nil, &meta.NoKindMatchError{GroupKind: kind}
 }
 
-func (w *world) must(err error) {
+func (w *server) must(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) write(verb string, object client.Object, send func() error) error {
+func (w *server) write(verb string, object client.Object, send func() error) error {
 	name := fmt.Sprintf("%s %s", verb, object.GetName())
 	w.writes = append(w.writes, name)
 	if err := w.refusals[name]; err != nil {
@@ -123,9 +123,9 @@ func (w *world) write(verb string, object client.Object, send func() error) erro
 	return send()
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *server {
 	t.Helper()
-	w := &world{t: t, refusals: map[string]error{}, absent: utilcache.NewExpiring()}
+	w := &server{t: t, refusals: map[string]error{}, absent: utilcache.NewExpiring()}
 	scheme, err := api.NewScheme()
 	w.must(err)
 	classic := vocabulary.NewClassic(team, "prod", "demo")
@@ -136,7 +136,7 @@ func newWorld(t *testing.T) *world {
 	building := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Cluster{}).WithObjects(classic.Cluster, classic.ControlPlane, proxy)
 	first, err := api.NewClient(fake.NewClientBuilder().WithScheme(scheme).Build())
 	w.must(err)
-	w.must(lookup.SetupIndexes(t.Context(), indexer{building, first}))
+	w.must(world.SetupIndexes(t.Context(), indexer{building, first}))
 	building.WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			return w.write("create", o, func() error { o.SetUID("new"); return c.Create(ctx, o, options...) })
@@ -158,12 +158,12 @@ func newWorld(t *testing.T) *world {
 }
 
 // start starts the publisher, which remembers nothing.
-func (w *world) start() {
+func (w *server) start() {
 	w.t.Helper()
 	var err error
 	w.publisher, err = publisher.New(publisher.Config{
 		Client: partly{w.shown, w}, Live: w.shown,
-		Memory: &lookup.Memory{
+		Memory: &world.Memory{
 			Cached: w.shown, Live: w.shown, ProxySecrets: cached{Reader: partly{w.shown, w}}, Mapper: mapper{}, Known: w.absent,
 		},
 		Now: func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }, Concurrency: 1, NodePods: workload.NodePods{Image: w.image, PullPolicy: "Always"},
@@ -193,7 +193,7 @@ func (empty) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...clie
 	return nil
 }
 
-func (w *world) cluster() *clusterv1.Cluster {
+func (w *server) cluster() *clusterv1.Cluster {
 	w.t.Helper()
 	cluster := &clusterv1.Cluster{}
 	w.must(w.stored.Get(w.t.Context(), client.ObjectKey{Namespace: team, Name: "prod"}, cluster))
@@ -201,7 +201,7 @@ func (w *world) cluster() *clusterv1.Cluster {
 }
 
 // edit changes the Cluster as its user does.
-func (w *world) edit(change func(*clusterv1.Cluster)) {
+func (w *server) edit(change func(*clusterv1.Cluster)) {
 	w.t.Helper()
 	cluster := w.cluster()
 	if cluster.Annotations == nil {
@@ -222,7 +222,7 @@ func annotated(pairs ...string) func(*clusterv1.Cluster) {
 	}
 }
 
-func (w *world) secret(name string, change func(*corev1.Secret)) {
+func (w *server) secret(name string, change func(*corev1.Secret)) {
 	w.t.Helper()
 	secret := &corev1.Secret{}
 	err := w.stored.Get(w.t.Context(), client.ObjectKey{Namespace: team, Name: name}, secret)
@@ -239,7 +239,7 @@ func (w *world) secret(name string, change func(*corev1.Secret)) {
 }
 
 // pass returns the writes of a pass, and the condition after it as "status reason message".
-func (w *world) pass() (writes []string, condition string, again time.Duration, err error) {
+func (w *server) pass() (writes []string, condition string, again time.Duration, err error) {
 	w.t.Helper()
 	cluster := &kinds.Cluster{}
 	w.must(w.shown.Get(w.t.Context(), client.ObjectKey{Namespace: team, Name: "prod"}, cluster))
@@ -262,48 +262,48 @@ func TestReconcile_PublishesWhatAClusterAsksFor(t *testing.T) {
 	)
 	key := client.ObjectKey{Namespace: team, Name: env}
 	for name, test := range map[string]struct {
-		change    func(*world)
+		change    func(*server)
 		writes    []string
 		condition string
 		again     time.Duration
 		// fails is the error of the pass, and data what the Secret has then: "" if it is gone.
 		fails, data string
 	}{
-		"nothing": {change: func(*world) {}, condition: published, data: "p:1"},
-		"the proxy is another": {change: func(w *world) {
+		"nothing": {change: func(*server) {}, condition: published, data: "p:1"},
+		"the proxy is another": {change: func(w *server) {
 			w.secret("http-proxy", func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://other:2") })
 		}, writes: []string{"update " + env}, condition: published, data: "other:2"},
-		"somebody changes the Secret":  {change: func(w *world) { w.secret(env, func(s *corev1.Secret) { s.Data = nil }) }, writes: []string{"update " + env}, condition: published, data: "p:1"},
-		"somebody's labels":            {change: func(w *world) { w.secret(env, func(s *corev1.Secret) { s.Labels["own"] = "1" }) }, condition: published, data: "p:1"},
-		"somebody changes our label":   {change: func(w *world) { w.secret(env, func(s *corev1.Secret) { s.Labels[clusterv1.ClusterNameLabel] = "x" }) }, writes: []string{"update " + env}, condition: published, data: "p:1"},
-		"a topology has a variable":    {change: func(w *world) { w.edit(withTopology) }, writes: []string{"update " + env}, condition: published, data: "of-the-variable.example"},
-		"somebody removes its owner":   {change: func(w *world) { w.secret(env, func(s *corev1.Secret) { s.OwnerReferences = nil }) }, writes: []string{"update " + env}, condition: published, data: "p:1"},
-		"somebody deletes it":          {change: func(w *world) { w.secret(env, func(s *corev1.Secret) { s.Name = "" }) }, writes: []string{"create " + env}, condition: published, data: "p:1"},
-		"somebody makes it immutable":  {change: func(w *world) { w.secret(env, func(s *corev1.Secret) { s.Immutable = new(true) }) }, condition: published, data: "p:1"},
-		"a change of an immutable one": {change: func(w *world) { w.secret(env, func(s *corev1.Secret) { s.Immutable, s.Data = new(true), nil }) }, writes: []string{"delete " + env}, condition: published},
-		"no output is asked for":       {change: func(w *world) { w.edit(annotated(publish, "")) }, writes: []string{"delete " + env}},
-		"another output is asked for":  {change: func(w *world) { w.edit(annotated(publish, "annotations")) }, writes: []string{"patch prod", "delete " + env}, condition: "True Published annotations"},
-		"the label is gone":            {change: func(w *world) { w.edit(func(c *clusterv1.Cluster) { c.Labels = nil }) }, writes: []string{"delete " + env}},
-		"a label that cannot be read":  {change: func(w *world) { w.edit(func(c *clusterv1.Cluster) { c.Labels[contract.LabelEnabled] = "yes" }) }, condition: published, data: "p:1"},
-		"the Cluster is paused": {change: func(w *world) {
+		"somebody changes the Secret":  {change: func(w *server) { w.secret(env, func(s *corev1.Secret) { s.Data = nil }) }, writes: []string{"update " + env}, condition: published, data: "p:1"},
+		"somebody's labels":            {change: func(w *server) { w.secret(env, func(s *corev1.Secret) { s.Labels["own"] = "1" }) }, condition: published, data: "p:1"},
+		"somebody changes our label":   {change: func(w *server) { w.secret(env, func(s *corev1.Secret) { s.Labels[clusterv1.ClusterNameLabel] = "x" }) }, writes: []string{"update " + env}, condition: published, data: "p:1"},
+		"a topology has a variable":    {change: func(w *server) { w.edit(withTopology) }, writes: []string{"update " + env}, condition: published, data: "of-the-variable.example"},
+		"somebody removes its owner":   {change: func(w *server) { w.secret(env, func(s *corev1.Secret) { s.OwnerReferences = nil }) }, writes: []string{"update " + env}, condition: published, data: "p:1"},
+		"somebody deletes it":          {change: func(w *server) { w.secret(env, func(s *corev1.Secret) { s.Name = "" }) }, writes: []string{"create " + env}, condition: published, data: "p:1"},
+		"somebody makes it immutable":  {change: func(w *server) { w.secret(env, func(s *corev1.Secret) { s.Immutable = new(true) }) }, condition: published, data: "p:1"},
+		"a change of an immutable one": {change: func(w *server) { w.secret(env, func(s *corev1.Secret) { s.Immutable, s.Data = new(true), nil }) }, writes: []string{"delete " + env}, condition: published},
+		"no output is asked for":       {change: func(w *server) { w.edit(annotated(publish, "")) }, writes: []string{"delete " + env}},
+		"another output is asked for":  {change: func(w *server) { w.edit(annotated(publish, "annotations")) }, writes: []string{"patch prod", "delete " + env}, condition: "True Published annotations"},
+		"the label is gone":            {change: func(w *server) { w.edit(func(c *clusterv1.Cluster) { c.Labels = nil }) }, writes: []string{"delete " + env}},
+		"a label that cannot be read":  {change: func(w *server) { w.edit(func(c *clusterv1.Cluster) { c.Labels[contract.LabelEnabled] = "yes" }) }, condition: published, data: "p:1"},
+		"the Cluster is paused": {change: func(w *server) {
 			w.edit(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true); delete(c.Annotations, publish) })
 		}, condition: published, data: "p:1"},
-		"an output that does not exist":     {change: func(w *world) { w.edit(annotated(publish, "evn")) }, condition: `False InvalidOutput annotation capi-proxy-patcher.io/publish entry 1: "evn" is not an output; did you mean env?`, data: "p:1"},
-		"an annotation that cannot be read": {change: func(w *world) { w.edit(annotated(contract.AnnotationRollout, "never")) }, condition: "False InvalidSettings annotation capi-proxy-patcher.io/rollout", data: "p:1"},
-		"the proxy Secret is gone":          {change: func(w *world) { w.secret("http-proxy", func(s *corev1.Secret) { s.Name = "" }) }, condition: "False SettingsNotFound ", data: "p:1"},
-		"the proxy Secret is wrong":         {change: func(w *world) { w.secret("http-proxy", func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("p") }) }, condition: "False InvalidSettings ", data: "p:1"},
-		"no endpoint yet": {change: func(w *world) {
+		"an output that does not exist":     {change: func(w *server) { w.edit(annotated(publish, "evn")) }, condition: `False InvalidOutput annotation capi-proxy-patcher.io/publish entry 1: "evn" is not an output; did you mean env?`, data: "p:1"},
+		"an annotation that cannot be read": {change: func(w *server) { w.edit(annotated(contract.AnnotationRollout, "never")) }, condition: "False InvalidSettings annotation capi-proxy-patcher.io/rollout", data: "p:1"},
+		"the proxy Secret is gone":          {change: func(w *server) { w.secret("http-proxy", func(s *corev1.Secret) { s.Name = "" }) }, condition: "False SettingsNotFound ", data: "p:1"},
+		"the proxy Secret is wrong":         {change: func(w *server) { w.secret("http-proxy", func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("p") }) }, condition: "False InvalidSettings ", data: "p:1"},
+		"no endpoint yet": {change: func(w *server) {
 			w.edit(func(c *clusterv1.Cluster) { c.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{} })
 		}, condition: "Unknown WaitingForControlPlaneEndpoint spec.controlPlaneEndpoint of Cluster team/prod is not set yet", data: "p:1"},
-		"a refused write": {change: func(w *world) {
+		"a refused write": {change: func(w *server) {
 			w.secret(env, func(s *corev1.Secret) { s.Data = nil })
 			w.refusals["update "+env] = errors.New("refused")
 		}, writes: []string{"update " + env}, condition: "Unknown InternalError Please check controller logs for errors", fails: "updating Secret team/" + env + ": refused", data: "-"},
-		"a write that conflicts": {change: func(w *world) {
+		"a write that conflicts": {change: func(w *server) {
 			w.secret(env, func(s *corev1.Secret) { s.Data = nil })
 			w.refusals["update "+env] = apierrors.NewConflict(schema.GroupResource{}, env, nil)
 		}, writes: []string{"update " + env}, condition: published, data: "-"},
-		"in place without an image": {change: func(w *world) { w.edit(annotated(contract.AnnotationRollout, contract.RolloutInPlace)) }, condition: "False InPlaceNotInstalled annotation capi-proxy-patcher.io/rollout is InPlace", data: "p:1"},
+		"in place without an image": {change: func(w *server) { w.edit(annotated(contract.AnnotationRollout, contract.RolloutInPlace)) }, condition: "False InPlaceNotInstalled annotation capi-proxy-patcher.io/rollout is InPlace", data: "p:1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -478,7 +478,7 @@ func TestReconcile_WritesAnnotations(t *testing.T) {
 func TestReconcile_MarksAClusterBeforeAnythingIsInItsWorkloadCluster(t *testing.T) {
 	t.Parallel()
 	const away = "the workload cluster does not answer with the kubeconfig of Secret team/prod-kubeconfig; the log of the manager has the details"
-	marked := func(w *world) bool {
+	marked := func(w *server) bool {
 		return w.cluster().Annotations[contract.AnnotationApplied] == contract.AppliedValue
 	}
 	w := newWorld(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // writeSecret writes a Secret that is wanted.
@@ -85,7 +85,7 @@ func (p *pass) create(ctx context.Context, wanted publish.Secret) error {
 	ctrl.LoggerFrom(ctx).Info("Creating Secret of outputs", "Secret", klog.KObj(desired))
 	err := p.Client.Create(ctx, desired)
 	if apierrors.IsAlreadyExists(err) { // the cache is behind, or does not have it
-		current := lookup.SecretMetadata()
+		current := world.SecretMetadata()
 		if err := p.Live.Get(ctx, key, current); err != nil {
 			return fmt.Errorf("reading metadata of Secret %s: %w", key, client.IgnoreNotFound(err))
 		}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // TestLagging_StaysCurrentAfterAnUpdateInPlace is the same before and after a restart, and whatever the Cluster asks for
@@ -38,7 +38,7 @@ func TestLagging_StaysCurrentAfterAnUpdateInPlace(t *testing.T) {
 		}}
 		config.Spec = &kinds.Bootstrap{Spec: patch.Spec{PreKubeadmCommands: recipe.First}}
 		o := Reconciled{Object: Object{BootstrapObject: &kinds.KubeadmConfigTemplate{}, Kind: plan.KindTemplate}, Recipe: &recipe}
-		got := lagging(&lookup.Memory{}, []*kinds.KubeadmConfig{config}, o, "MachineDeployment", "md", test.changed)
+		got := lagging(&world.Memory{}, []*kinds.KubeadmConfig{config}, o, "MachineDeployment", "md", test.changed)
 		if len(got.Machines) != test.behind {
 			t.Errorf("%s: behind are %+v", name, got.Machines)
 		}

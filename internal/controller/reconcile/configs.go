@@ -9,8 +9,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // Configs are the KubeadmConfigs of a Cluster in one pass.
@@ -31,7 +31,7 @@ func (c *Configs) List(ctx context.Context) ([]kinds.KubeadmConfig, error) {
 	if c.list == nil {
 		list := &kinds.KubeadmConfigList{}
 		if err := c.reader.Client.List(ctx, list, client.InNamespace(c.cluster.Namespace),
-			client.MatchingFields{lookup.IndexLabel: c.cluster.Name},
+			client.MatchingFields{world.IndexLabel: c.cluster.Name},
 			client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing KubeadmConfigs: %w", err)
 		}

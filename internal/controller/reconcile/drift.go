@@ -18,9 +18,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // maxNames is how many objects a message names; the others are counted.
@@ -59,7 +59,7 @@ func (t *Topology) Finish(ctx context.Context, objects []Reconciled, drifts map[
 	// An old template may still serve a MachineSet.
 	var templates kinds.KubeadmConfigTemplateList
 	if err := t.Reader.Client.List(ctx, &templates, client.InNamespace(t.View.Namespace),
-		client.MatchingFields{lookup.IndexTopology: t.View.Name},
+		client.MatchingFields{world.IndexTopology: t.View.Name},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return out, fmt.Errorf("listing KubeadmConfigTemplates: %w", err)
 	}

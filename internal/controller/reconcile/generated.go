@@ -19,9 +19,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // takenDelay is when to check again for a foreign Secret with the name of a generated one, because it is not watched.
@@ -89,7 +89,7 @@ func (s *Secrets) WhyTaken(ctx context.Context, name string) (string, report.Out
 	switch {
 	case err != nil:
 	case secret != nil:
-		why = lookup.Taken(key, s.cluster.Name, secret.Labels)
+		why = world.Taken(key, s.cluster.Name, secret.Labels)
 	default:
 		why, err = s.names().Taken(ctx, key, s.cluster.Name)
 	}
@@ -118,8 +118,8 @@ func (s *Secrets) read(ctx context.Context, name string) (*corev1.Secret, error)
 	return secret, nil
 }
 
-func (s *Secrets) names() lookup.GeneratedSecrets {
-	return lookup.GeneratedSecrets{Cached: s.Writer.Client, Live: s.Live}
+func (s *Secrets) names() world.GeneratedSecrets {
+	return world.GeneratedSecrets{Cached: s.Writer.Client, Live: s.Live}
 }
 
 // refuse records why nothing may refer to a name, or that it is free.
@@ -246,7 +246,7 @@ func (s *Secrets) List(ctx context.Context) ([]corev1.Secret, error) {
 	if s.all == nil {
 		secrets := &corev1.SecretList{}
 		if err := s.Writer.Client.List(ctx, secrets, client.InNamespace(s.cluster.Namespace),
-			client.MatchingFields{lookup.IndexLabel: s.cluster.Name},
+			client.MatchingFields{world.IndexLabel: s.cluster.Name},
 			client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing generated Secrets: %w", err)
 		}

@@ -23,9 +23,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // Object is an object with a bootstrap spec that belongs to a Cluster.
@@ -112,7 +112,7 @@ type Reader struct {
 func (r Reader) PatchedFor(ctx context.Context, cluster intent.Cluster) ([]kinds.KubeadmConfigTemplate, error) {
 	var templates kinds.KubeadmConfigTemplateList
 	if err := r.Client.List(ctx, &templates, client.InNamespace(cluster.Namespace),
-		client.MatchingFields{lookup.IndexPatchedFor: cluster.Name}); err != nil {
+		client.MatchingFields{world.IndexPatchedFor: cluster.Name}); err != nil {
 		return nil, fmt.Errorf("listing KubeadmConfigTemplates: %w", err)
 	}
 	return templates.Items, nil
@@ -248,7 +248,7 @@ func (r Reader) ForeignUser(ctx context.Context, cluster intent.Cluster, o Objec
 	}
 	var deployments kinds.MachineDeploymentList
 	if err := r.Client.List(ctx, &deployments, client.InNamespace(cluster.Namespace),
-		client.MatchingFields{lookup.IndexBootstrap: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
+		client.MatchingFields{world.IndexBootstrap: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing MachineDeployments of %s: %w", o, err)
 	}
 	var others []plan.Pool

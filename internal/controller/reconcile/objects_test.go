@@ -12,8 +12,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // TestCollect_FindsWhatCanBePatched has Cluster one, whose control plane is cp.
@@ -30,7 +30,7 @@ func TestCollect_FindsWhatCanBePatched(t *testing.T) {
 		}
 	}
 	plain := controlPlane(func(*kinds.KubeadmControlPlane) {})
-	machine := lookup.MachineMetadata()
+	machine := world.MachineMetadata()
 	machine.ObjectMeta = named("m", clusterv1.ClusterNameLabel, "one", clusterv1.MachineControlPlaneLabel, "")
 	template := &kinds.KubeadmConfigTemplate{ObjectMeta: named("t")}
 	machines := func(kind, bootstrap string) client.Object {

@@ -13,15 +13,15 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // Pools returns the MachineDeployments, then the MachinePools of a Cluster, each by name.
 func (r Reader) Pools(ctx context.Context, cluster intent.Cluster) ([]plan.Pool, error) {
 	in := []client.ListOption{
 		client.InNamespace(cluster.Namespace),
-		client.MatchingFields{lookup.IndexCluster: cluster.Name},
+		client.MatchingFields{world.IndexCluster: cluster.Name},
 		client.UnsafeDisableDeepCopy,
 	}
 	var (
@@ -52,14 +52,14 @@ func (r Reader) Pools(ctx context.Context, cluster intent.Cluster) ([]plan.Pool,
 
 // controlPlaneMachines returns when the Machines of the control plane were created.
 func (r Reader) controlPlaneMachines(ctx context.Context, cluster intent.Cluster) ([]time.Time, error) {
-	ofControlPlane, err := lookup.OfControlPlane()
+	ofControlPlane, err := world.OfControlPlane()
 	if err != nil {
 		return nil, err
 	}
 	machines := &metav1.PartialObjectMetadataList{}
 	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
 	err = r.Client.List(ctx, machines, client.InNamespace(cluster.Namespace),
-		client.MatchingFields{lookup.IndexLabel: cluster.Name}, client.MatchingLabelsSelector{Selector: ofControlPlane},
+		client.MatchingFields{world.IndexLabel: cluster.Name}, client.MatchingLabelsSelector{Selector: ofControlPlane},
 		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("listing control-plane Machines: %w", err)

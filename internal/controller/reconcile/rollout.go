@@ -22,10 +22,10 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // behind are the Machines of a control plane or MachineDeployment whose bootstrap data differs from that of a new one.
@@ -46,7 +46,7 @@ type Rollouts struct {
 	// Now is the clock.
 	Now func() time.Time
 	// Memory remembers when bootstrap data was first generated.
-	Memory *lookup.Memory
+	Memory *world.Memory
 }
 
 // Pass is one pass over a Cluster.
@@ -139,7 +139,7 @@ func (r *Rollouts) behind(ctx context.Context, p Pass, objects []Reconciled) (
 }
 
 // lagging picks the Machines that are behind o.
-func lagging(memory *lookup.Memory, configs []*kinds.KubeadmConfig, o Reconciled, kind, name string,
+func lagging(memory *world.Memory, configs []*kinds.KubeadmConfig, o Reconciled, kind, name string,
 	changed time.Time,
 ) behind {
 	group := behind{Group: status.Group{Kind: kind, Name: name}}

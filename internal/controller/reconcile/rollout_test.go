@@ -19,10 +19,10 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 func TestRollout_OfTheUserIsAwaitedAndUsedOnce(t *testing.T) {
@@ -130,7 +130,7 @@ func TestFollow_CountsTheMachinesThatAreBehind(t *testing.T) {
 			}
 			for _, rollout := range []string{contract.RolloutOnNextRollout, contract.RolloutImmediate} {
 				s.writes = nil
-				r := &Rollouts{Client: s, Reporter: &report.Reporter{Recorder: events.NewFakeRecorder(1)}, Now: noon, Memory: &lookup.Memory{}}
+				r := &Rollouts{Client: s, Reporter: &report.Reporter{Recorder: events.NewFakeRecorder(1)}, Now: noon, Memory: &world.Memory{}}
 				out, err := r.Follow(t.Context(), p, []Reconciled{controlPlane, template}, rollout)
 				if err != nil {
 					t.Fatal(err)
@@ -180,7 +180,7 @@ func TestLagging_NamesTheYoungestMachineThatOnlyARolloutReplaces(t *testing.T) {
 		configs = append(configs, config)
 	}
 	o := Reconciled{Object: Object{BootstrapObject: &kinds.KubeadmConfigTemplate{}, Kind: plan.KindTemplate}, Recipe: &recipe}
-	got := lagging(&lookup.Memory{}, configs, o, intent.KindMachineDeployment, "md", time.Time{})
+	got := lagging(&world.Memory{}, configs, o, intent.KindMachineDeployment, "md", time.Time{})
 	var names []string
 	for _, machine := range got.Machines {
 		names = append(names, machine.Name)
@@ -271,7 +271,7 @@ func TestRollOut_SetsTheTimeOnce(t *testing.T) {
 			s, _ := show(t, test.object)
 			s.refusal = test.refusal
 			recorder := events.NewFakeRecorder(1)
-			r := &Rollouts{Client: s, Reporter: &report.Reporter{Recorder: recorder}, Now: noon, Memory: &lookup.Memory{}}
+			r := &Rollouts{Client: s, Reporter: &report.Reporter{Recorder: recorder}, Now: noon, Memory: &world.Memory{}}
 			cluster := &kinds.Cluster{ObjectMeta: named("one"), Spec: kinds.ClusterSpec{Topology: test.topology}}
 			group := behind{Group: status.Group{Kind: test.kind, Name: "g"}, replaceable: created}
 			done, err := r.rollOut(t.Context(), Pass{Cluster: cluster, CheckCurrent: current}, group)

@@ -17,7 +17,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -54,7 +53,7 @@ func (s *shown) List(ctx context.Context, list client.ObjectList, options ...cli
 }
 
 func (*shown) GroupVersionKindFor(object runtime.Object) (schema.GroupVersionKind, error) {
-	scheme, err := lookup.NewScheme()
+	scheme, err := world.NewScheme()
 	if err != nil {
 		return schema.GroupVersionKind{}, err
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -39,7 +38,7 @@ type Passes struct {
 	objects map[string][]*manifest.Object
 	// base has the controller's indexes.
 	base   *world.Reader
-	memory *lookup.Memory
+	memory *world.Memory
 	// namespaces are those of Clusters, users the Clusters whose proxy objects get.
 	namespaces map[string]*namespace
 	users      map[*manifest.Object]*manifest.Object
@@ -54,7 +53,7 @@ type Controller interface {
 type Surroundings struct {
 	Client client.Client
 	Live   client.Reader
-	Memory *lookup.Memory
+	Memory *world.Memory
 	Now    func() time.Time
 }
 
@@ -70,7 +69,7 @@ func (p Passes) Over(ctx context.Context, m *Manifests) (*Passes, error) {
 		p.objects[name] = append(p.objects[name], object)
 	}
 	resolver := m.Resolver(nil)
-	p.memory = &lookup.Memory{
+	p.memory = &world.Memory{
 		Live: live{manifests: m}, Mapper: anyKind{}, Secrets: watched{resolver.Secrets}, Installation: resolver.Default,
 		Now: p.Now,
 	}

@@ -1,4 +1,4 @@
-package lookup_test
+package world_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // queue records what it is given: requests of low priority after "later".
@@ -42,7 +42,7 @@ func TestEnqueueMany_PutsManyClustersAfterAllOthers(t *testing.T) {
 	request := func(name string) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: "team", Name: name}}}
 	}
-	h := lookup.EnqueueMany(func(_ context.Context, s *corev1.Secret) []ctrl.Request {
+	h := world.EnqueueMany(func(_ context.Context, s *corev1.Secret) []ctrl.Request {
 		if s.Name != "shared" {
 			return request(s.Name)
 		}

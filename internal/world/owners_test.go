@@ -1,4 +1,4 @@
-package lookup_test
+package world_test
 
 import (
 	"slices"
@@ -15,7 +15,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -63,7 +62,7 @@ func TestClusters_AreThoseThatAChangeConcerns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := lookup.Clusters{Client: reader, Installation: types.NamespacedName{Namespace: "operators", Name: "proxy"}}
+	c := world.Clusters{Client: reader, Installation: types.NamespacedName{Namespace: "operators", Name: "proxy"}}
 	secret := func(namespace, name string) []ctrl.Request {
 		return c.OfProxySecret(t.Context(), &corev1.Secret{ObjectMeta: named(namespace, name)})
 	}
@@ -74,12 +73,12 @@ func TestClusters_AreThoseThatAChangeConcerns(t *testing.T) {
 		got  []ctrl.Request
 		want string
 	}{
-		"a label of Cluster API":          {lookup.ClusterOfLabel(t.Context(), object(named("team", "x", clusterv1.ClusterNameLabel, "a"))), "team/a"},
-		"no label":                        {lookup.ClusterOfLabel(t.Context(), object(named("team", "x"))), ""},
-		"a generated Secret":              {lookup.ClusterOfGeneratedSecret(t.Context(), object(generated)), "team/a"},
-		"a Secret of an output":           {lookup.ClusterOfGeneratedSecret(t.Context(), object(ofOutput)), ""},
-		"an output is that of a Cluster":  {lookup.ClusterOfOutput(t.Context(), object(ofOutput)), "team/a"},
-		"a generated Secret is no output": {lookup.ClusterOfOutput(t.Context(), object(generated)), ""},
+		"a label of Cluster API":          {world.ClusterOfLabel(t.Context(), object(named("team", "x", clusterv1.ClusterNameLabel, "a"))), "team/a"},
+		"no label":                        {world.ClusterOfLabel(t.Context(), object(named("team", "x"))), ""},
+		"a generated Secret":              {world.ClusterOfGeneratedSecret(t.Context(), object(generated)), "team/a"},
+		"a Secret of an output":           {world.ClusterOfGeneratedSecret(t.Context(), object(ofOutput)), ""},
+		"an output is that of a Cluster":  {world.ClusterOfOutput(t.Context(), object(ofOutput)), "team/a"},
+		"a generated Secret is no output": {world.ClusterOfOutput(t.Context(), object(generated)), ""},
 		"a control plane":                 {c.OfControlPlane(t.Context(), object(named("team", "a-cp"))), "team/a"},
 		"one of another namespace":        {c.OfControlPlane(t.Context(), object(named("far", "a-cp"))), ""},
 		"a template of a pool":            {c.OfTemplate(t.Context(), &kinds.KubeadmConfigTemplate{ObjectMeta: named("team", "t")}), "team/a"},

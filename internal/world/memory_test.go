@@ -1,4 +1,4 @@
-package lookup_test
+package world_test
 
 import (
 	"testing"
@@ -6,12 +6,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 func TestFirstMade_IsTheEarliestTime(t *testing.T) {
 	t.Parallel()
-	var m lookup.Memory
+	var m world.Memory
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for _, step := range []struct {
 		uid        types.UID

@@ -1,4 +1,4 @@
-package lookup_test
+package world_test
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // present is an API server, or a cache, with some Secrets. It counts what it is asked for.
@@ -41,7 +41,7 @@ func TestSecrets_WithTheLabelAreWatchedAlsoIfTheCacheIsBehind(t *testing.T) {
 	t.Parallel()
 	for want, labels := range map[bool]map[string]string{true: {contract.LabelProxySecret: ""}, false: {"other": ""}} {
 		live := &present{names: map[string]bool{"a": true}, labels: labels}
-		secret, err := (&lookup.Memory{ProxySecrets: &present{}, Live: live}).
+		secret, err := (&world.Memory{ProxySecrets: &present{}, Live: live}).
 			ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: "a"})
 		if err != nil || secret == nil || secret.Watched != want {
 			t.Errorf("labels %v: %+v, error %v, want watched %t", labels, secret, err, want)
@@ -52,8 +52,8 @@ func TestSecrets_WithTheLabelAreWatchedAlsoIfTheCacheIsBehind(t *testing.T) {
 func TestAbsent_KeepsASecretFromBeingReadAgain(t *testing.T) {
 	t.Parallel()
 	live, watched := &present{names: map[string]bool{"there": true}}, &present{names: map[string]bool{}}
-	secrets := &lookup.Memory{ProxySecrets: watched, Live: live, Known: cache.NewExpiring()}
-	generated := lookup.GeneratedSecrets{Cached: watched, Live: live}
+	secrets := &world.Memory{ProxySecrets: watched, Live: live, Known: cache.NewExpiring()}
+	generated := world.GeneratedSecrets{Cached: watched, Live: live}
 	read := func(name string, want bool, asked int) {
 		t.Helper()
 		before := live.asked

@@ -1,4 +1,4 @@
-package lookup_test
+package world_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // secretsByLabel is a reader of Secrets, by the Cluster that each was generated for; "-" is a Secret without the label.
@@ -42,7 +42,7 @@ func TestTaken(t *testing.T) {
 	t.Parallel()
 	cached := &secretsByLabel{owners: map[string]string{"cached": "one", "cached-of-eve": "eve"}}
 	live := &secretsByLabel{owners: map[string]string{"foreign": "-", "of-eve": "eve", "ours": "one", "empty": ""}}
-	secrets := lookup.GeneratedSecrets{Cached: cached, Live: live}
+	secrets := world.GeneratedSecrets{Cached: cached, Live: live}
 	check := func(name, want string, requests int) {
 		t.Helper()
 		before := live.asked

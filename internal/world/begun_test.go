@@ -1,29 +1,14 @@
-package lookup_test
+package world_test
 
 import (
-	"context"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
-
-// counted counts the lists that a world is asked for.
-type counted struct {
-	*world.Reader
-
-	asked int
-}
-
-func (c *counted) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	c.asked++
-	return c.Reader.List(ctx, list, options...)
-}
 
 // objects is a world with objects of a kind, by their metadata.
 func objects(t *testing.T, kind string, all ...metav1.ObjectMeta) *counted {
@@ -72,9 +57,9 @@ func TestBegun_AsksTheAPIServerBeforeItSaysNo(t *testing.T) {
 		},
 	} {
 		cached, live := objects(t, test.kind, test.cached), objects(t, "KubeadmConfig", test.live)
-		got, err := lookup.ControlPlanes{Cached: cached, Live: live}.Begun(t.Context(), "team", "one")
-		if err != nil || got != test.want || live.asked != test.asked {
-			t.Errorf("%s: %v after %d requests (%v), want %v after %d", name, got, live.asked, err, test.want, test.asked)
+		got, err := world.ControlPlanes{Cached: cached, Live: live}.Begun(t.Context(), "team", "one")
+		if err != nil || got != test.want || live.lists != test.asked {
+			t.Errorf("%s: %v after %d requests (%v), want %v after %d", name, got, live.lists, err, test.want, test.asked)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package lookup_test
+package world_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // templates is an API server with machine templates, by name: the value of osType, or "forbidden".
@@ -38,11 +38,11 @@ func (r *templates) Get(_ context.Context, key client.ObjectKey, object client.O
 }
 
 // demo returns a Memory that knows the kind DemoMachineTemplate.
-func demo(live client.Reader, now func() time.Time) *lookup.Memory {
+func demo(live client.Reader, now func() time.Time) *world.Memory {
 	kind := schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1", Kind: "DemoMachineTemplate"}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kind.GroupVersion()})
 	mapper.Add(kind, meta.RESTScopeNamespace)
-	return &lookup.Memory{Live: live, Mapper: mapper, Now: now, Known: cache.NewExpiring()}
+	return &world.Memory{Live: live, Mapper: mapper, Now: now, Known: cache.NewExpiring()}
 }
 
 func TestInfrastructure_BacksOffForAnAbsentTemplate(t *testing.T) {
@@ -54,7 +54,7 @@ func TestInfrastructure_BacksOffForAnAbsentTemplate(t *testing.T) {
 		APIGroup: "infrastructure.cluster.x-k8s.io",
 		Kind:     "DemoMachineTemplate", Name: "later",
 	}
-	ask := func(fresh bool) lookup.Template {
+	ask := func(fresh bool) world.Template {
 		t.Helper()
 		got, err := infrastructure.Template(t.Context(), "team", reference, fresh)
 		if err != nil {

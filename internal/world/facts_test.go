@@ -1,4 +1,4 @@
-package lookup_test
+package world_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // vSphere is an API server with VSphereClusters by name, each with its spec.server.
@@ -66,7 +66,7 @@ func mapper() meta.RESTMapper {
 func TestInfrastructureClusters_AreReadOnceAndWhenProvisioned(t *testing.T) {
 	t.Parallel()
 	live := &vSphere{servers: map[string]string{"a": "first"}}
-	clusters := &lookup.Memory{Live: live, Mapper: mapper()}
+	clusters := &world.Memory{Live: live, Mapper: mapper()}
 	cluster := intent.Cluster{Namespace: "ns", Name: "one", Infrastructure: intent.Reference{Group: providers, Kind: "VSphereCluster", Name: "a"}}
 	ask := func(when, server string, asked int) {
 		t.Helper()
@@ -135,7 +135,7 @@ func TestInfrastructureClusters_AreReadFromTheGeneratedSecretAfterAStart(t *test
 		secret := &corev1.Secret{Data: map[string][]byte{contract.KeyInfrastructure: text}}
 		secret.Labels = map[string]string{contract.LabelGenerated: test.of}
 		live := &vSphere{servers: map[string]string{"a": "live"}}
-		clusters := &lookup.Memory{
+		clusters := &world.Memory{
 			Cached: secretCache{secrets: map[string]*corev1.Secret{"one-proxy-files": secret}}, Live: live, Mapper: mapper(),
 		}
 		told, err := clusters.Facts(t.Context(), cluster)
