@@ -31,6 +31,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/publisher"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
@@ -296,9 +297,17 @@ func (w *model) reconcile(name string) error {
 	if cached == nil {
 		return nil
 	}
+	before := len(w.writes)
 	_, err := w.controller.Reconcile(context.Background(), clusterOf(cached)) //nolint:forbidigo // as above
 	if w.failure != nil {
 		return w.failure
+	}
+	if intent.StateOf(cached.GetLabels()) == intent.Unclear {
+		for _, write := range w.writes[before:] {
+			if !strings.HasSuffix(write, " Cluster "+name) {
+				return fmt.Errorf("%s, though the label of %s means nothing", write, name)
+			}
+		}
 	}
 	if err != nil && len(w.behind) == 0 {
 		return fmt.Errorf("reconciling %s: %w", name, err)
