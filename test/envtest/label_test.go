@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -20,57 +19,28 @@ func (c classic) relabel(value string) {
 	c.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = map[string]string{contract.LabelEnabled: value} })
 }
 
-func TestUnknownLabelValue_ChangesNothing(t *testing.T) {
-	t.Parallel()
+// TestUnknownLabelValue_IsReported: that nothing changes is held by the model.
+func TestUnknownLabelValue_IsReported(t *testing.T) {
 	const unknown = `label capi-proxy-patcher.io/enabled: unknown value "True", which changes nothing; use "true" or "false"`
-	for name, webhooks := range map[string]string{"with webhooks": webhooksLive, "without": ""} {
-		t.Run(name, func(t *testing.T) {
-			ns := namespace(t)
-			if webhooks != "" {
-				ns = admitted(t, ns, webhooks)
-			}
-			secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-			c := newCluster(t, ns, "one")
-			c.eventuallyReports(contract.ReasonConfigured)
-			before, generated := c.snapshot(), c.generated()
-			c.relabel("True")
-			c.eventuallyReports(contract.ReasonInvalidSettings, unknown)
-			change(t, secret, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://moved.example.com:3128") })
-			staysQuiet(t, ns)
-			if diff := cmp.Diff(before, c.snapshot()); diff != "" {
-				t.Errorf("bootstrap objects changed:\n%s", diff)
-			}
-			if diff := cmp.Diff(generated, c.generated()); diff != "" {
-				t.Errorf("the generated Secret changed:\n%s", diff)
-			}
-			eventually(t, "event", func() string {
-				events := eventsOf(t, ns)
-				if !slices.ContainsFunc(events, func(e eventsv1.Event) bool {
-					return e.Reason == contract.EventInvalidSettings && strings.Contains(e.Note, unknown)
-				}) {
-					return fmt.Sprintf("none of %v says %s", reasons(events), unknown)
-				}
-				return ""
-			})
-			if webhooks != "" { // what a manifest removes is restored
-				change(t, c.controlPlane(), strip)
-				if diff := cmp.Diff(before, c.snapshot()); diff != "" {
-					t.Errorf("a manifest without the entries was applied:\n%s", diff)
-				}
-			}
-			c.relabel(contract.LabelDisabledValue)
-			c.eventuallyReports(noCondition)
-			c.wantPatched(t, noObject...)
-			// Where there is nothing, nothing comes.
-			c.relabel("True")
-			c.eventuallyReports(contract.ReasonInvalidSettings, unknown)
-			c.wantPatched(t, noObject...)
-			if c.generated() != nil {
-				t.Error("there is a generated Secret by a label that means nothing")
-			}
-			c.relabel(contract.LabelEnabledValue)
-			c.eventuallyReports(contract.ReasonConfigured)
-		})
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one")
+	c.eventuallyReports(contract.ReasonConfigured)
+	before, generated := c.snapshot(), c.generated()
+	c.relabel("True")
+	c.eventuallyReports(contract.ReasonInvalidSettings, unknown)
+	eventually(t, "event", func() string {
+		events := eventsOf(t, ns)
+		if !slices.ContainsFunc(events, func(e eventsv1.Event) bool {
+			return e.Reason == contract.EventInvalidSettings && strings.Contains(e.Note, unknown)
+		}) {
+			return fmt.Sprintf("none of %v says %s", reasons(events), unknown)
+		}
+		return ""
+	})
+	staysQuiet(t, ns)
+	if diff := cmp.Diff(before, c.snapshot()) + cmp.Diff(generated, c.generated()); diff != "" {
+		t.Errorf("objects changed:\n%s", diff)
 	}
 }
 
@@ -162,36 +132,4 @@ func TestUnknownNames_AreReported(t *testing.T) {
 		said("cluster", "one", "own=x",
 			"unknown-name: annotation capi-proxy-patcher.io/secrets of MachineDeployment batch of spec.topology: ")
 	})
-}
-
-func TestUnknownLabelValue_ChangesNoTopology(t *testing.T) {
-	ns := admitted(t, namespace(t), webhooksLive)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", topologyCluster)
-	before := func() string { return c.cluster().Annotations[contract.AnnotationEnabledBefore] }
-	c.carried()
-	c.initialized()
-	c.relabel("True")
-	if got := before(); got != contract.LabelEnabledValue || c.hold() != "" {
-		t.Errorf("remembered %q, hold %q", got, c.hold())
-	}
-	c.eventuallyReports(contract.ReasonInvalidSettings, "unknown value")
-	cluster := c.cluster()
-	cluster.Annotations, cluster.ManagedFields, cluster.ResourceVersion = nil, nil, ""
-	mustKubectl(t, manifest(t, cluster), "replace", "-f", "-")
-	if got := before(); got != contract.LabelEnabledValue {
-		t.Errorf("remembered %q after a manifest without it", got)
-	}
-	c.relabel(contract.LabelDisabledValue)
-	if got, hold := before(), c.hold(); got != "" || hold != "enabled@"+oldVersion {
-		t.Errorf("remembered %q, hold %q after false", got, hold)
-	}
-	c.relabel("")
-	if got := before(); got != contract.LabelDisabledValue {
-		t.Errorf("remembered %q", got)
-	}
-	c.relabel(contract.LabelDisabledValue)
-	if got := before(); got != "" {
-		t.Errorf("remembered %q", got)
-	}
 }

@@ -509,26 +509,6 @@ func TestTopologyHold_KeepsWhatIsNotUpgradedYet(t *testing.T) {
 	c.eventuallyHolds("disabled@" + newVersion)
 }
 
-func TestTopologyHold_EndsWithImmediate(t *testing.T) {
-	ns := admitted(t, namespace(t), webhooksLive)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", topologyCluster, with(withoutLabel))
-	c.initialized()
-	c.edit(labelled)
-	c.eventuallyReports(contract.ReasonWaitingForRollout)
-	mustKubectl(t, "", "annotate", "cluster", "one", "-n", ns, contract.AnnotationRollout+"="+contract.RolloutImmediate)
-	if c.hold() != "" {
-		t.Errorf("hold %q", c.hold())
-	}
-	c.carried()
-	c.eventuallyReports(contract.ReasonConfigured)
-	c.edit(withoutLabel)
-	if c.hold() != "" {
-		t.Errorf("hold %q although the Cluster asks for Immediate", c.hold())
-	}
-	c.eventuallyReports(contract.ReasonRemovalWaiting)
-}
-
 func TestTopologyHold_KeepsTheProxyUntilTheUpgrade(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
