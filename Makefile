@@ -125,8 +125,7 @@ fmt: ## Format the code.
 
 .PHONY: lint
 lint: ## Lint code and tests.
-	$(TOOL) golangci-lint run
-	for module in $(MODULES); do (cd $$module && $(TOOL) golangci-lint run --config '$(CURDIR)/.golangci.yml'); done
+	status=0; for module in . $(MODULES); do (cd $$module && $(TOOL) golangci-lint run --config '$(CURDIR)/.golangci.yml') || status=1; done; exit $$status
 
 .PHONY: lint-fix
 lint-fix: ## Lint, and fix what can be fixed mechanically.
