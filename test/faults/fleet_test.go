@@ -82,30 +82,6 @@ func (f *fleet) plant(options ...func(client.Object)) {
 	})
 }
 
-// recreate deletes the bootstrap objects and creates them as the user has them.
-func (f *fleet) recreate() {
-	f.t.Helper()
-	f.each(func(name string) error {
-		for _, object := range f.objects(name) {
-			kind, err := shared.client.GroupVersionKindFor(object)
-			if _, holds := specs()[kind.Kind]; err != nil || !holds {
-				continue
-			}
-			again, ok := object.DeepCopyObject().(client.Object)
-			if !ok {
-				return fmt.Errorf("copying %T %s", object, object.GetName())
-			}
-			if err := shared.client.Delete(f.t.Context(), object); err != nil {
-				return fmt.Errorf("deleting %T %s: %w", object, object.GetName(), err)
-			}
-			if err := shared.client.Create(f.t.Context(), again); err != nil {
-				return fmt.Errorf("creating %T %s again: %w", object, object.GetName(), err)
-			}
-		}
-		return nil
-	})
-}
-
 // remember asks the API server what the objects would be like if they were created now.
 func (f *fleet) remember(options ...func(client.Object)) {
 	f.t.Helper()

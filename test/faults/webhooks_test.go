@@ -66,30 +66,6 @@ func (f *fleet) probe() error {
 	return shared.client.Create(f.t.Context(), template, client.DryRunAll)
 }
 
-func TestWebhooks_MayBeDownWhenObjectsAreCreated(t *testing.T) {
-	f := newFleet(t, 3)
-	t.Parallel()
-	_, flags := f.serveWebhooks("../../config/default")
-	p := manager(t, f.ns, append(flags, noResync)...)
-	f.create(enabled) // of an API server that may not call the webhooks yet
-	f.eventuallyAsRendered()
-	p.stop()
-
-	// The user creates everything anew, and is let through.
-	f.recreate()
-	if problem := f.compare(f.untouched(), f.state().withoutGenerated()); problem != "" {
-		t.Fatalf("with nobody to patch it: %s", problem)
-	}
-	from := setMark(t, f.ns)
-	p = manager(t, f.ns, append(flags, noResync)...)
-	f.eventuallyAsRendered()
-	if writes := len(from.since(request.isOfSpec, request.done)); writes != 9 {
-		t.Errorf("%d writes of 9 objects", writes)
-	}
-	p.stop()
-	staysQuiet(t, f.ns, flags...)
-}
-
 func TestWebhooks_RefuseWritesWhileDownIfConfigured(t *testing.T) {
 	f := newFleet(t, 2)
 	t.Parallel()

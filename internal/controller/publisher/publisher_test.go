@@ -273,10 +273,16 @@ func TestReconcile_PublishesWhatAClusterAsksFor(t *testing.T) {
 		"the proxy is another": {change: func(w *server) {
 			w.secret("http-proxy", func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://other:2") })
 		}, writes: []string{"update " + env}, condition: published, data: "other:2"},
-		"somebody changes the Secret":  {change: func(w *server) { w.secret(env, func(s *corev1.Secret) { s.Data = nil }) }, writes: []string{"update " + env}, condition: published, data: "p:1"},
-		"somebody's labels":            {change: func(w *server) { w.secret(env, func(s *corev1.Secret) { s.Labels["own"] = "1" }) }, condition: published, data: "p:1"},
-		"somebody changes our label":   {change: func(w *server) { w.secret(env, func(s *corev1.Secret) { s.Labels[clusterv1.ClusterNameLabel] = "x" }) }, writes: []string{"update " + env}, condition: published, data: "p:1"},
-		"a topology has a variable":    {change: func(w *server) { w.edit(withTopology) }, writes: []string{"update " + env}, condition: published, data: "of-the-variable.example"},
+		"somebody changes the Secret": {change: func(w *server) { w.secret(env, func(s *corev1.Secret) { s.Data = nil }) }, writes: []string{"update " + env}, condition: published, data: "p:1"},
+		"somebody's labels":           {change: func(w *server) { w.secret(env, func(s *corev1.Secret) { s.Labels["own"] = "1" }) }, condition: published, data: "p:1"},
+		"somebody changes our label":  {change: func(w *server) { w.secret(env, func(s *corev1.Secret) { s.Labels[clusterv1.ClusterNameLabel] = "x" }) }, writes: []string{"update " + env}, condition: published, data: "p:1"},
+		"a topology has a variable":   {change: func(w *server) { w.edit(withTopology) }, writes: []string{"update " + env}, condition: published, data: "of-the-variable.example"},
+		"the variable is wrong":       {change: func(w *server) { w.edit(withTopology); w.edit(withVariable(`{"targets": "%s"}`)) }, condition: "False InvalidSettings ", data: "p:1"},
+		"the variable names a Secret": {change: func(w *server) {
+			w.secret("mine", func(s *corev1.Secret) { s.Data = map[string][]byte{"httpProxy": []byte("http://of-mine:1")} })
+			w.edit(withTopology)
+			w.edit(withVariable(`{"secretName": "mine"}`))
+		}, writes: []string{"update " + env}, condition: published, data: "of-mine:1"},
 		"somebody removes its owner":   {change: func(w *server) { w.secret(env, func(s *corev1.Secret) { s.OwnerReferences = nil }) }, writes: []string{"update " + env}, condition: published, data: "p:1"},
 		"somebody deletes it":          {change: func(w *server) { w.secret(env, func(s *corev1.Secret) { s.Name = "" }) }, writes: []string{"create " + env}, condition: published, data: "p:1"},
 		"somebody makes it immutable":  {change: func(w *server) { w.secret(env, func(s *corev1.Secret) { s.Immutable = new(true) }) }, condition: published, data: "p:1"},
@@ -288,6 +294,12 @@ func TestReconcile_PublishesWhatAClusterAsksFor(t *testing.T) {
 		"the Cluster is paused": {change: func(w *server) {
 			w.edit(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true); delete(c.Annotations, publish) })
 		}, condition: published, data: "p:1"},
+		"the Cluster is being deleted": {change: func(w *server) {
+			w.secret(env, func(s *corev1.Secret) { s.Name = "" })
+			w.edit(func(c *clusterv1.Cluster) { c.Finalizers = []string{"example.com/waits"} })
+			w.must(w.stored.Delete(w.t.Context(), w.cluster()))
+			w.writes = nil
+		}, condition: published},
 		"an output that does not exist":     {change: func(w *server) { w.edit(annotated(publish, "evn")) }, condition: `False InvalidOutput annotation capi-proxy-patcher.io/publish entry 1: "evn" is not an output; did you mean env?`, data: "p:1"},
 		"an annotation that cannot be read": {change: func(w *server) { w.edit(annotated(contract.AnnotationRollout, "never")) }, condition: "False InvalidSettings annotation capi-proxy-patcher.io/rollout", data: "p:1"},
 		"the proxy Secret is gone":          {change: func(w *server) { w.secret("http-proxy", func(s *corev1.Secret) { s.Name = "" }) }, condition: "False SettingsNotFound ", data: "p:1"},
@@ -340,9 +352,13 @@ func TestReconcile_PublishesWhatAClusterAsksFor(t *testing.T) {
 
 func withTopology(c *clusterv1.Cluster) {
 	c.Spec.Topology.ClassRef.Name, c.Spec.Topology.Version = "class", "v1.36.0"
-	c.Spec.Topology.Variables = []clusterv1.ClusterVariable{{
-		Name: contract.VariableName, Value: apiextensionsv1.JSON{Raw: []byte(`{"noProxy": ["of-the-variable.example"]}`)},
-	}}
+	withVariable(`{"noProxy": ["of-the-variable.example"]}`)(c)
+}
+
+func withVariable(value string) func(*clusterv1.Cluster) {
+	return func(c *clusterv1.Cluster) {
+		c.Spec.Topology.Variables = []clusterv1.ClusterVariable{{Name: contract.VariableName, Value: apiextensionsv1.JSON{Raw: []byte(value)}}}
+	}
 }
 
 // TestReconcile_MeetsASecretThatNoCacheHas creates a Secret whose name is taken.
