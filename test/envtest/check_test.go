@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -55,6 +57,20 @@ func TestCheck_SeesTheManagerWork(t *testing.T) {
 	if diff := c.snapshot(); diff != before {
 		t.Errorf("check has written: %s", diff)
 	}
+}
+
+// alone creates a labelled Cluster without a bootstrap object.
+func alone(t *testing.T, ns string) classic {
+	t.Helper()
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := classic{t: t, ns: ns, name: "one"}
+	cluster, isCluster := c.objects()[0].(*clusterv1.Cluster)
+	if !isCluster {
+		t.Fatalf("the vocabulary has another object: %T", c.objects()[0])
+	}
+	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{}
+	create(t, cluster)
+	return c
 }
 
 // TestCheck_NamesWhatTheManagerReports has failures that the manager finds, and the section that check sends to.

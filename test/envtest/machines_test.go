@@ -17,9 +17,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
 // joined creates a Machine as Cluster API leaves it behind once its bootstrap data is made of spec. The manager would
@@ -101,65 +99,6 @@ func (c classic) eventuallyRollsOut(controlPlane, deployment bool) {
 
 const pause = 1100 * time.Millisecond // longer than the resolution of times in the API
 
-func TestMachines_BehindAreCountedAndNamed(t *testing.T) {
-	ns := namespace(t)
-	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", func(o client.Object) { delete(o.GetLabels(), contract.LabelEnabled) })
-	for _, name := range []string{"one-md-a", "one-md-b", "one-md-c", "one-md-d", "one-md-e"} {
-		c.joined(name, c.template().Spec.Template.Spec, c.worker())
-	}
-	c.joined("one-cp-a", c.controlPlane().Spec.KubeadmConfigSpec, controlPlaneNode())
-	c.edit(func(cluster *clusterv1.Cluster) {
-		cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
-	})
-	c.eventuallyReports(contract.ReasonWaitingForRollout,
-		"6 Machines have outdated proxy settings: 1 of KubeadmControlPlane one (one-cp-a), 5 of MachineDeployment one-md "+
-			"(one-md-a, one-md-b, one-md-c and 2 more)")
-	staysQuiet(t, ns)
-	c.wantRecord("KubeadmControlPlane one: 1", "MachineDeployment one-md: 5")
-
-	// The user replaces the workers.
-	c.gone("one-md-a", "one-md-b", "one-md-c", "one-md-d")
-	c.joined("one-md-f", c.template().Spec.Template.Spec, c.worker())
-	c.eventuallyReports(contract.ReasonWaitingForRollout,
-		"2 Machines have outdated proxy settings: 1 of KubeadmControlPlane one (one-cp-a), 1 of MachineDeployment one-md "+
-			"(one-md-e)")
-
-	// A change of the values leaves those behind that are there.
-	c.gone("one-md-e", "one-cp-a")
-	c.eventuallyReports(contract.ReasonConfigured)
-	c.joined("one-cp-b", c.controlPlane().Spec.KubeadmConfigSpec, controlPlaneNode())
-	time.Sleep(pause)
-	change(t, secret, func(s *corev1.Secret) {
-		s.StringData = map[string]string{"httpProxy": "http://proxy-2.example.com:3128"}
-	})
-	c.eventuallyHas(`HTTP_PROXY="http://proxy-2.example.com:3128"`)
-	c.eventuallyReports(contract.ReasonConfigured,
-		"2 Machines have outdated proxy settings: 1 of KubeadmControlPlane one (one-cp-b), 1 of MachineDeployment one-md "+
-			"(one-md-f)")
-	c.eventuallyRollsOut(false, false)
-	time.Sleep(pause)
-	c.joined("one-md-g", c.template().Spec.Template.Spec, c.worker())
-	c.gone("one-md-f", "one-cp-b")
-	eventually(t, "condition", func() string {
-		if got := c.condition().Message; strings.Contains(got, "outdated") {
-			return got
-		}
-		return ""
-	})
-	staysQuiet(t, ns)
-	c.wantRecord()
-
-	// A Secret that says the same in other words leaves nobody behind.
-	change(t, secret, func(s *corev1.Secret) {
-		s.StringData = map[string]string{"httpProxy": "http://proxy-2.example.com:3128", "noProxy": "10.244.0.0/16"}
-	})
-	staysQuietButFor(t, ns, "secrets", "clusters") // the record of the Secret's version
-	if got := c.condition().Message; strings.Contains(got, "outdated") {
-		t.Error(got)
-	}
-}
-
 // wantRecord fails unless the Cluster has a record of these groups of Machines that are behind, or of none.
 func (c classic) wantRecord(want ...string) {
 	c.t.Helper()
@@ -236,59 +175,6 @@ func TestImmediate_ReplacesMachinesOnce(t *testing.T) {
 	c.wantPatched(t, noObject...)
 }
 
-func TestMachines_OfAPoolThatLeavesTheProxyAreCounted(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one")
-	c.eventuallyReports(contract.ReasonConfigured)
-	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
-	change(t, c.deployment(), func(deployment *clusterv1.MachineDeployment) {
-		deployment.Annotations = map[string]string{contract.AnnotationSecret: contract.SecretNone}
-	})
-	c.eventuallyReports(contract.ReasonConfigured,
-		"1 Machine of MachineDeployment one-md has outdated proxy settings: one-md-a")
-	if c.isPatched("template") {
-		t.Error("the template still has the proxy")
-	}
-	if !patch.IsPatched(api.Spec(&fetch(t, ns, "one-md-a", &bootstrapv1.KubeadmConfig{}).Spec)) {
-		t.Error("the KubeadmConfig of a Machine with bootstrap data was written")
-	}
-}
-
-func TestImmediate_OfATopologyIsSetOnTheCluster(t *testing.T) {
-	ns := namespace(t)
-	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", topologyCluster, with(annotated(contract.AnnotationRollout, contract.RolloutImmediate)))
-	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
-	// without entries: the topology controller replaces it
-	c.joined("one-md-old", c.template().Spec.Template.Spec, c.worker())
-	c.carried()
-	c.eventuallyReports(contract.ReasonConfigured,
-		"1 Machine of MachineDeployment one-md has outdated proxy settings: one-md-old")
-	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
-	c.joined("one-cp-a", c.controlPlane().Spec.KubeadmConfigSpec, controlPlaneNode())
-	c.gone("one-md-old")
-	staysQuietButFor(t, ns, "clusters")
-	if topology := c.cluster().Spec.Topology; !topology.ControlPlane.Rollout.After.IsZero() ||
-		!topology.Workers.MachineDeployments[0].Rollout.After.IsZero() {
-		t.Fatalf("rolled without a reason: %+v", topology)
-	}
-
-	time.Sleep(pause)
-	change(t, secret, func(s *corev1.Secret) {
-		s.StringData = map[string]string{"httpProxy": "http://proxy-2.example.com:3128"}
-	})
-	eventually(t, "rollout.after in the topology", func() string {
-		topology := c.cluster().Spec.Topology
-		if topology.ControlPlane.Rollout.After.IsZero() || topology.Workers.MachineDeployments[0].Rollout.After.IsZero() {
-			return "is not set for both"
-		}
-		return ""
-	})
-	c.eventuallyRollsOut(false, false) // the topology controller writes it into the objects
-	staysQuiet(t, ns)
-}
-
 // gate runs the gate before an old password is withdrawn, for one namespace.
 func (c classic) gate() (status int, table string) {
 	c.t.Helper()
@@ -356,35 +242,4 @@ func TestChangedPassword_OpensTheGateOnlyWhenNoNodeHasTheOldOne(t *testing.T) {
 	if status, table := c.gate(); status != 3 {
 		t.Errorf("the gate opens with exit status %d although the settings cannot be used:\n%s", status, table)
 	}
-}
-
-// TestStaticPods_WarnOfNodesThatOthersAskThroughTheProxy names Machine and address until NO_PROXY has it.
-func TestStaticPods_WarnOfNodesThatOthersAskThroughTheProxy(t *testing.T) {
-	ns := namespace(t)
-	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL, "noProxy": "10.99.0.0/16"})
-	c := newCluster(t, ns, "one", with(func(cluster *clusterv1.Cluster) {
-		cluster.Annotations = map[string]string{contract.AnnotationTargets: "containerd,kubelet,commands,trust,static-pods"}
-	}))
-	c.eventuallyReports(contract.ReasonConfigured)
-	machine := &clusterv1.Machine{ObjectMeta: c.meta("one-cp-a")}
-	machine.Labels = controlPlaneNode()
-	machine.Labels[clusterv1.ClusterNameLabel] = c.name
-	machine.Spec.ClusterName = c.name
-	machine.Spec.Bootstrap.DataSecretName = new("x")
-	machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "DemoMachine", Name: "x", APIGroup: "infrastructure.cluster.x-k8s.io"}
-	create(t, machine)
-	machine.Status.Addresses = clusterv1.MachineAddresses{
-		{Type: clusterv1.MachineExternalIP, Address: "203.0.113.7"}, {Type: clusterv1.MachineInternalIP, Address: "10.77.0.61"},
-	}
-	if err := shared.client.Status().Update(t.Context(), machine); err != nil {
-		t.Fatal(err)
-	}
-	c.eventuallyReports(contract.ReasonConfigured, "ask through the proxy: Machine one-cp-a at 10.77.0.61, which NO_PROXY does not have")
-	change(t, secret, func(s *corev1.Secret) { s.Data["noProxy"] = []byte("10.77.0.0/24") })
-	eventually(t, "condition", func() string {
-		if got := c.condition().Message; strings.Contains(got, "proxied-node") {
-			return got
-		}
-		return ""
-	})
 }

@@ -89,23 +89,3 @@ func TestPause_EndsIfTheControlPlaneCannotBePatched(t *testing.T) {
 	c.wantControlPlane(false, "")
 	staysQuiet(t, ns)
 }
-
-// TestPause_LeavesAControlPlaneThatBeginsMeanwhile has Cluster API create the first Machine in the pass that was under
-// way when the label came.
-func TestPause_LeavesAControlPlaneThatBeginsMeanwhile(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", with(withoutLabel))
-	c.observed(metav1.ConditionFalse)
-	c.edit(labelled)
-	c.eventuallyReports(contract.ReasonConfiguring)
-	create(t, &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
-		Namespace: ns, Name: "one-first",
-		Labels: map[string]string{clusterv1.ClusterNameLabel: "one", clusterv1.MachineControlPlaneLabel: ""},
-	}})
-	c.observed(metav1.ConditionTrue)
-	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+
-		"/one waits for its next rollout, because changing it now would replace its Machines")
-	c.wantControlPlane(false, "")
-	staysQuiet(t, ns)
-}

@@ -14,59 +14,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// alone creates a labelled Cluster without a bootstrap object.
-func alone(t *testing.T, ns string) classic {
-	t.Helper()
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := classic{t: t, ns: ns, name: "one"}
-	cluster, isCluster := c.objects()[0].(*clusterv1.Cluster)
-	if !isCluster {
-		t.Fatalf("the vocabulary has another object: %T", c.objects()[0])
-	}
-	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{}
-	create(t, cluster)
-	return c
-}
-
-func TestCondition_IsTrueOnlyIfSomethingCarriesTheProxyAndNothingLacksIt(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		create       func(t *testing.T, ns string) classic
-		reason, want string
-	}{
-		"a hosted control plane, which has none": {func(t *testing.T, ns string) classic {
-			t.Helper()
-			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-			return newCluster(t, ns, "one",
-				with(func(cluster *clusterv1.Cluster) { cluster.Spec.ControlPlaneRef.Kind = "HostedControlPlane" }))
-		}, contract.ReasonConfigured, "HostedControlPlane "},
-		"a MachinePool whose bootstrap data was made before the label": {
-			func(t *testing.T, ns string) classic {
-				t.Helper()
-				proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-				c := newCluster(t, ns, "one", with(withoutLabel))
-				config := c.config()
-				config.Status.DataSecretName = "one-mp"
-				config.Status.Initialization.DataSecretCreated = new(true)
-				if err := shared.client.Status().Update(t.Context(), config); err != nil {
-					t.Fatal(err)
-				}
-				c.edit(func(cluster *clusterv1.Cluster) {
-					cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
-				})
-				return c
-			}, contract.ReasonWaitingForRollout,
-			"/one-mp already has its bootstrap data, which does not change; a new KubeadmConfig gets the current proxy",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ns := namespace(t)
-			test.create(t, ns).eventuallyReports(test.reason, test.want)
-			staysQuiet(t, ns, "secrets")
-		})
-	}
-}
-
 func TestCondition_CountsByProxySecretAndNamesEveryFinding(t *testing.T) {
 	t.Parallel()
 	annotated := func(name, secret string) func(client.Object) {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -266,56 +265,6 @@ func TestTopology_GetsSecretsAndNoOtherWrite(t *testing.T) {
 	staysQuiet(t, ns)
 }
 
-func TestTopology_KeepsAPoolsSecretWhileATemplateRefersToIt(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	proxySecret(t, ns, "other", map[string]string{"httpProxy": "http://other.example.com:3128"})
-	c := newCluster(t, ns, "one", topologyCluster, withVariable(`{}`, `{"secretName": "other"}`))
-	c.carried()
-	topologyWrites(t, c.template(), reference("one.batch.tmd.proxy-files"))
-	c.eventuallyReports(contract.ReasonConfigured)
-	c.edit(func(cluster *clusterv1.Cluster) {
-		cluster.Spec.Topology.Workers.MachineDeployments[0].Variables.Overrides = nil
-	})
-	c.eventuallyReports(contract.ReasonWaitingForObjects, "has not updated KubeadmConfigTemplate "+ns+
-		"/one-md to the current settings yet")
-
-	// The topology controller rotates the template; a MachineSet still uses the old one.
-	rotated := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: c.meta("one-md-2"), Spec: c.template().Spec}
-	rotated.Labels = c.template().Labels
-	create(t, rotated)
-	topologyWrites(t, rotated, reference("one-proxy-files"))
-	change(t, c.deployment(),
-		func(o *clusterv1.MachineDeployment) { o.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "one-md-2" })
-	c.eventuallyReports(contract.ReasonConfigured)
-	if c.secret("one.batch.tmd.proxy-files") == nil {
-		t.Error("the Secret that an old template refers to is gone")
-	}
-	waiting := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta("one-md-a"), Spec: c.template().Spec.Template.Spec}
-	waiting.Labels, waiting.OwnerReferences = maps.Clone(c.template().Labels), ownedBy("Machine", "one-md-a")
-	create(t, waiting)
-	if err := shared.client.Delete(t.Context(), c.template()); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(time.Second)
-	if c.secret("one.batch.tmd.proxy-files") == nil {
-		t.Error("the Secret that bootstrap data is still to be made of is gone")
-	}
-	waiting.Status.DataSecretName = "one-md-a"
-	if err := shared.client.Status().Update(t.Context(), waiting); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "Secret of the pool", func() string {
-		if c.secret("one.batch.tmd.proxy-files") != nil {
-			return "it is still there"
-		}
-		return ""
-	})
-	if c.generated() == nil {
-		t.Error("the Secret of the Cluster is gone")
-	}
-}
-
 func TestTopology_WaitsForTheEndpointAndNudgesKubeadmConfigs(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
@@ -338,62 +287,6 @@ func TestTopology_WaitsForTheEndpointAndNudgesKubeadmConfigs(t *testing.T) {
 	c.eventuallyNudged("one-0")
 	c.eventuallyReports(contract.ReasonConfigured)
 	staysQuiet(t, ns)
-}
-
-func TestTopology_ReportsSettingsThatCannotBeUsed(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		options []func(client.Object)
-		reason  string
-		want    string
-	}{
-		"a Secret of a pool that does not exist": {
-			[]func(client.Object){withVariable(`{}`, `{"secretName": "missing"}`)},
-			contract.ReasonSettingsNotFound, "/missing does not exist",
-		},
-		"a file of the ClusterClass at a managed path": {
-			[]func(client.Object){func(o client.Object) {
-				if _, spec := specOf(o); o.GetName() == "one-md" && spec.JoinConfiguration.NodeRegistration.Name != "" {
-					spec.Files = []bootstrapv1.File{{
-						Path:    "/etc/systemd/system/kubelet.service.d/http-proxy.conf",
-						Content: "[Service]",
-					}}
-				}
-			}},
-			contract.ReasonConflictingFile,
-			"one-md: files[0]: already writes /etc/systemd/system/kubelet.service.d/http-proxy.conf",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ns := namespace(t)
-			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-			proxySecret(t, ns, "credentials", map[string]string{"httpProxy": proxyURL, "username": "u", "password": "s3cr"})
-			c := newCluster(t, ns, "one", append([]func(client.Object){topologyCluster}, test.options...)...)
-			before := c.snapshot()
-			c.eventuallyReports(test.reason, test.want)
-			if text := fmt.Sprint(c.condition().Message, c.cluster().Annotations); strings.Contains(text, "s3cr") {
-				t.Errorf("a password in %s", text)
-			}
-			c.staysAsIs(before)
-		})
-	}
-}
-
-func TestTopology_IsLeftAloneWhilePaused(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", topologyCluster, with(func(cluster *clusterv1.Cluster) {
-		cluster.Spec.Paused = new(true)
-		annotated(contract.AnnotationTopologyHold, "enabled@"+oldVersion)(cluster) // a contradiction that would be removed
-	}))
-	time.Sleep(time.Second)
-	c.eventuallyReports(noCondition)
-	if c.generated() != nil || c.hold() == "" {
-		t.Error("something was written")
-	}
-	c.edit(func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = nil })
-	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
-	c.eventuallyHolds("")
 }
 
 func TestTopology_PoolsBesideItArePatched(t *testing.T) {
@@ -487,69 +380,6 @@ func TestTopologyHold_KeepsTemplatesWhenTheLabelIsSet(t *testing.T) {
 	staysQuiet(t, ns)
 }
 
-func TestTopologyHold_KeepsWhatIsNotUpgradedYet(t *testing.T) {
-	ns := admitted(t, namespace(t), webhooksLive)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", topologyCluster, with(withoutLabel))
-	c.initialized()
-	c.edit(func(o *clusterv1.Cluster) { o.Spec.Topology.Version = newVersion })
-	c.upgradedControlPlane()
-	c.edit(labelled)
-	c.eventuallyHolds("disabled@" + newVersion)
-	for _, object := range []string{"KubeadmControlPlane " + ns + "/one", "KubeadmConfigTemplate " + ns + "/one-md"} {
-		c.eventuallyReports(contract.ReasonWaitingForRollout, object+
-			" waits for the next upgrade of Kubernetes from "+newVersion)
-	}
-	staysQuiet(t, ns)
-
-	// The control plane is upgraded once more, and workers are behind by two versions.
-	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Version = "v1.38.0" })
-	topologyWrites(t, c.controlPlane(), reference("one-proxy-files"))
-	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmConfigTemplate "+ns+"/one-md waits for ")
-	c.eventuallyHolds("disabled@" + newVersion)
-}
-
-func TestTopologyHold_KeepsTheProxyUntilTheUpgrade(t *testing.T) {
-	ns := admitted(t, namespace(t), webhooksLive)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", topologyCluster)
-	c.carried()
-	c.eventuallyReports(contract.ReasonConfigured)
-	c.initialized()
-	c.edit(withoutLabel)
-	if got, want := c.hold(), "enabled@"+oldVersion; got != want {
-		t.Fatalf("hold %q, want %q", got, want)
-	}
-	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmControlPlane "+ns+
-		"/one keeps the proxy until the next upgrade of Kubernetes from v1.36.3, because changing it now would replace its ")
-	if c.generated() == nil {
-		t.Error("the Secret that templates refer to is gone")
-	}
-	staysQuiet(t, ns)
-
-	c.upgradedControlPlane()
-	topologyWrites(t, c.controlPlane())
-	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmConfigTemplate "+ns+"/one-md keeps the proxy ")
-	c.eventuallyHolds("enabled@" + oldVersion)
-	c.upgradedWorkers()
-	topologyWrites(t, c.config())
-	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmConfigTemplate "+ns+
-		"/one-md has the proxy until the topology controller removes it")
-	if c.generated() == nil {
-		t.Error("the Secret that a template refers to is gone")
-	}
-	topologyWrites(t, c.template())
-	c.eventuallyReports(noCondition)
-	c.eventuallyHolds("")
-	eventually(t, "generated Secret", func() string {
-		if c.generated() != nil {
-			return "it is still there"
-		}
-		return ""
-	})
-	staysQuiet(t, ns)
-}
-
 func TestClusterWebhook_BlocksOnlyTheWritesThatNeedIt(t *testing.T) {
 	ns := namespace(t)
 	away := shared.webhooks.Configurations[0].DeepCopy()
@@ -615,51 +445,4 @@ func TestClusterWebhook_BlocksOnlyTheWritesThatNeedIt(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-}
-
-func TestTopology_PoolUsesTheSecretOfItsClass(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	proxySecret(t, ns, "other", map[string]string{"httpProxy": "http://other.example.com:3128"})
-	c := newCluster(t, ns, "one", topologyCluster, func(o client.Object) {
-		if deployment, ok := o.(*clusterv1.MachineDeployment); ok { // the topology controller has it from the class
-			deployment.Annotations = map[string]string{contract.AnnotationSecret: "other"}
-		}
-	})
-	eventually(t, "Secret of the pool", func() string {
-		if env := string(c.secret("one.batch.tmd.proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env,
-			"other.example.com") {
-			return "holds " + env
-		}
-		return ""
-	})
-	for _, o := range []client.Object{c.controlPlane(), c.config()} {
-		topologyWrites(t, o, reference("one-proxy-files"))
-	}
-	topologyWrites(t, c.template(), reference("one.batch.tmd.proxy-files"))
-	c.eventuallyReports(contract.ReasonConfigured)
-	staysQuiet(t, ns)
-}
-
-func TestTopology_PatchesACopyOfAnOldTemplateInTime(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", topologyCluster)
-	waiting := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta("waiting"), Spec: c.template().Spec.Template.Spec}
-	waiting.Labels = c.worker()
-	waiting.Labels[clusterv1.ClusterNameLabel], waiting.Labels[clusterv1.ClusterTopologyOwnedLabel] = "one", ""
-	waiting.OwnerReferences = ownedBy("Machine", "waiting")
-	create(t, waiting)
-	c.eventuallyReports(contract.ReasonTemplateNotSupported)
-	if patch.IsPatched(api.Spec(&fetch(t, ns, "waiting", &bootstrapv1.KubeadmConfig{}).Spec)) {
-		t.Error("a Machine has what the ClusterClass does not declare")
-	}
-	c.carried()
-	eventually(t, "KubeadmConfig", func() string {
-		if !patch.IsPatched(api.Spec(&fetch(t, ns, "waiting", &bootstrapv1.KubeadmConfig{}).Spec)) {
-			return "is not patched, and its template is"
-		}
-		return ""
-	})
-	c.eventuallyReports(contract.ReasonConfigured)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -347,116 +346,6 @@ func TestWebhook_RestoresEntriesOfARunningControlPlane(t *testing.T) {
 	}
 }
 
-func TestWebhook_RemovesTheProxyInTheRequestThatRollsAControlPlane(t *testing.T) {
-	ns := admitted(t, namespace(t), webhooksLive)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one")
-	c.eventuallyReports(contract.ReasonConfigured)
-	c.runControlPlane()
-	c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
-	c.eventuallyReports(contract.ReasonRemovalWaiting, "keeps the proxy until its next rollout")
-
-	generation := c.controlPlane().Generation
-	change(t, c.controlPlane(), strip)
-	if c.controlPlane().Generation != generation || !hasProxy(c.controlPlane()) {
-		t.Error("a manifest without the entries rolled the control plane")
-	}
-	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Version = "v1.37.0" })
-	controlPlane := c.controlPlane()
-	if hasProxy(controlPlane) || controlPlane.Annotations[contract.AnnotationOutputVersion] != "" ||
-		controlPlane.Generation != generation+1 {
-		t.Errorf("patched %v, annotations %v, generation %d", hasProxy(controlPlane), controlPlane.Annotations,
-			controlPlane.Generation)
-	}
-	c.eventuallyReports(noCondition)
-	if c.generated() != nil {
-		t.Error("the generated Secret is still there")
-	}
-}
-
-func TestOutputVersion_IsKeptUntilTheObjectRolls(t *testing.T) {
-	ns := admitted(t, namespace(t), webhooksLive)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one")
-	c.eventuallyReports(contract.ReasonConfigured)
-	c.runControlPlane()
-	// As a newer version of the product would leave it.
-	raw := fmt.Sprintf(`{"metadata":{"annotations":{%q:"7"}}}`, contract.AnnotationOutputVersion)
-	if err := shared.client.Patch(t.Context(), c.controlPlane(),
-		client.RawPatch("application/merge-patch+json", []byte(raw)), client.FieldOwner(contract.Name)); err != nil {
-		t.Fatal(err)
-	}
-	c.eventuallyReports(contract.ReasonInvalidSettings,
-		"output version 7 is not known to this version of capi-proxy-patcher")
-	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { strip(o); o.Annotations = nil })
-	if controlPlane := c.controlPlane(); controlPlane.Annotations[contract.AnnotationOutputVersion] != "7" ||
-		!hasProxy(controlPlane) {
-		t.Errorf("annotations %v, patched %v", controlPlane.Annotations, hasProxy(controlPlane))
-	}
-	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Version = "v1.37.0" })
-	if got := c.controlPlane().Annotations[contract.AnnotationOutputVersion]; got != "1" {
-		t.Errorf("output version %q after a rollout, want the newest", got)
-	}
-	c.eventuallyReports(contract.ReasonConfigured)
-}
-
-func TestKubeadmConfig_IsPatchedAsClusterAPICreatesIt(t *testing.T) {
-	ns := admitted(t, namespace(t), webhooksLive)
-	c := classic{t: t, ns: ns, name: "one"}
-	for _, object := range c.objects() {
-		switch object.(type) {
-		case *clusterv1.Cluster, *clusterv1.MachineDeployment:
-			create(t, object)
-		}
-	}
-	none := &clusterv1.MachineDeployment{ObjectMeta: c.meta("none")}
-	none.Annotations = map[string]string{contract.AnnotationSecret: contract.SecretNone}
-	none.Spec.ClusterName = "one"
-	none.Spec.Selector.MatchLabels = map[string]string{"pool": "none"}
-	none.Spec.Template.Labels = none.Spec.Selector.MatchLabels
-	none.Spec.Template.Spec = c.machine("KubeadmConfigTemplate", "none")
-	create(t, none)
-	owned := []metav1.OwnerReference{{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet",
-		Name: "set", UID: "1",
-	}}
-	for name, test := range map[string]struct {
-		labels  map[string]string
-		owners  []metav1.OwnerReference
-		patched bool
-	}{
-		"worker":     {map[string]string{clusterv1.MachineDeploymentNameLabel: "one-md"}, owned, true},
-		"bare":       {nil, []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m", UID: "1"}}, true},
-		"none":       {map[string]string{clusterv1.MachineDeploymentNameLabel: "none"}, owned, false},
-		"topology":   {map[string]string{clusterv1.ClusterTopologyOwnedLabel: ""}, owned, false},
-		"controller": {map[string]string{clusterv1.MachineControlPlaneLabel: ""}, nil, false},
-		"owner": {nil, []metav1.OwnerReference{{
-			APIVersion: controlplanev1.GroupVersion.String(), Kind: "KubeadmControlPlane", Name: "one", UID: "1",
-		}}, false},
-	} {
-		config := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta(name)}
-		config.Labels, config.OwnerReferences = map[string]string{clusterv1.ClusterNameLabel: "one"}, test.owners
-		maps.Copy(config.Labels, test.labels)
-		create(t, config)
-		if got := patch.IsPatched(api.Spec(&config.Spec)); got != test.patched {
-			t.Errorf("%s: patched %v, want %v", name, got, test.patched)
-		}
-	}
-}
-
-func TestWebhook_LeavesObjectsOfATopologyAlone(t *testing.T) {
-	ns := admitted(t, namespace(t), webhooksLive)
-	c := newCluster(t, ns, "one", func(o client.Object) {
-		switch o.(type) {
-		case *controlplanev1.KubeadmControlPlane, *bootstrapv1.KubeadmConfigTemplate:
-			o.SetLabels(map[string]string{clusterv1.ClusterTopologyOwnedLabel: "", clusterv1.ClusterNameLabel: "one"})
-		}
-	})
-	if hasProxy(c.controlPlane()) || patch.IsPatched(api.Spec(&c.template().Spec.Template.Spec)) {
-		t.Error("an object of a topology was patched")
-	}
-}
-
 func TestWebhook_WarnsOfConflicts(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	c := classic{t: t, ns: ns, name: "one"}
@@ -475,13 +364,6 @@ func TestWebhook_WarnsOfConflicts(t *testing.T) {
 	}
 	if hasProxy(c.controlPlane()) {
 		t.Error("patched in spite of the conflict")
-	}
-}
-
-// lateEndpoint makes a Cluster one whose endpoint is not known yet.
-func lateEndpoint(o client.Object) {
-	if cluster, ok := o.(*clusterv1.Cluster); ok {
-		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
 	}
 }
 
