@@ -177,7 +177,7 @@ func TestAdmission_AnswersAreValid(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // for tests
 	lists := []patch.List{patch.ListFiles, patch.ListPre, patch.ListPost}
 	for _, kind := range []string{plan.KindControlPlane, plan.KindTemplate} {
-		for range 15 {
+		for range 6 {
 			u := newUser(t, kind)
 			object := crdschema.Object(random, kind, "v1beta2")
 			patched := u.write(object)
