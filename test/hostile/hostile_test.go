@@ -125,7 +125,6 @@ func TestHooks_SurviveHostileRequests(t *testing.T) {
 			"--diagnostics-address", "0",
 		}
 	})
-	p.ready(discovery, `{}`)
 	p.survives(generate, honest(t), p.onHooks())
 }
 

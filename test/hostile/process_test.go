@@ -85,16 +85,18 @@ func start(t *testing.T, name, component string, args func(port, folder string) 
 	return p
 }
 
-// ready waits until a request is answered.
-func (p *process) ready(path, body string) {
+// ready waits until a request is answered, and returns the answer.
+func (p *process) ready(path string, body []byte) (answer []byte) {
 	p.t.Helper()
 	wait.Rule{Still: time.Minute, Poll: 20 * time.Millisecond}.Until(p.t, "an answer", func() string {
 		p.alive()
-		if _, err := p.post(p.t.Context(), path, []byte(body)); err != nil {
-			return fmt.Sprintf("%v\n%s", err, p.log)
+		var err error
+		if answer, err = p.post(p.t.Context(), path, body); err != nil || len(answer) == 0 {
+			return fmt.Sprintf("%d bytes, %v\n%s", len(answer), err, p.log)
 		}
 		return ""
 	})
+	return answer
 }
 
 // alive fails if the process has ended.
@@ -160,10 +162,7 @@ func (p *process) dial(ctx context.Context) (net.Conn, error) {
 // be as it was before.
 func (p *process) survives(path string, honest []byte, attacks []attack) {
 	p.t.Helper()
-	want, err := p.post(p.t.Context(), path, honest)
-	if err != nil || len(want) == 0 {
-		p.t.Fatalf("%d bytes, %v", len(want), err)
-	}
+	want := p.ready(path, honest)
 	for _, a := range attacks {
 		began := time.Now() //nolint:forbidigo // for the log
 		a.do()

@@ -37,7 +37,6 @@ func TestManager_SurvivesHostileRequests(t *testing.T) {
 		}
 	})
 	honest := review(`{"template":{"spec":{"files":[{"path":"/x","content":"y"}]}}}`)
-	p.ready(template, string(honest))
 	const most = 4 * megabyte
 	full := func(item string) []byte {
 		list := strings.Repeat(item+",", (most-2000)/(len(item)+1))
