@@ -22,6 +22,8 @@ COMMANDS := /(internal|cmd/.*|hack/.*|internal/cli|internal/offline/.*)$$
 # Packages that take longest begin.
 ENVTEST_PACKAGES = $$(go list ./test/delivery ./test/hostile ./test/install ./test/faults ./test/envtest ./test/... | grep -vE '/test/(e2e|node)(/|$$)')
 
+# make vet has what go vet finds, and nobody debugs these programs.
+TEST_FLAGS := -vet=off -ldflags=-w
 # The race detector needs a C compiler.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 FUZZ_TIME ?= 30s
@@ -198,15 +200,15 @@ test: ## Lint, vet and run all tests; the last line is their sum.
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but this machine, seeds of fuzz targets included.
 	@mkdir -p out/tests; $(FETCH_MODULES); echo "== unit tests"
-	@status=0; $(WITHOUT_PROXY) $(GOTESTSUM) -- -shuffle=on $$(grep -E '$(COMMANDS)' <<<"$(UNIT_PACKAGES)") || status=1; \
-	$(WITHOUT_PROXY) $(GOTESTSUM) -- $(RACE) -shuffle=on $$(grep -vE '$(COMMANDS)' <<<"$(UNIT_PACKAGES)") || status=1; \
+	@status=0; $(WITHOUT_PROXY) $(GOTESTSUM) -- $(TEST_FLAGS) -shuffle=on $$(grep -E '$(COMMANDS)' <<<"$(UNIT_PACKAGES)") || status=1; \
+	$(WITHOUT_PROXY) $(GOTESTSUM) -- $(TEST_FLAGS) $(RACE) -shuffle=on $$(grep -vE '$(COMMANDS)' <<<"$(UNIT_PACKAGES)") || status=1; \
 	(cd test/engines && $(WITHOUT_PROXY) $(GOTESTSUM) -- -count=1 -shuffle=on $$(go list ./... | grep -v /charts)) || status=1; exit $$status
 
 .PHONY: test-envtest
 test-envtest: ## Run the tests that need an API server.
 	@mkdir -p out/tests; $(FETCH_MODULES); echo "== tests with an API server"
 	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" clusterctl kube-controller-manager || true; status=0; \
-	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages="$(ENVTEST_PACKAGES)" -- -shuffle=on -p 2 -parallel 8 -timeout 25m || status=1; \
+	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages="$(ENVTEST_PACKAGES)" -- $(TEST_FLAGS) -shuffle=on -p 2 -parallel 8 -timeout 25m || status=1; \
 	(cd test/engines && $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages=./charts -- -count=1) || status=1; \
 	exit $$status
 

@@ -34,9 +34,9 @@ const (
 )
 
 // serve starts a server with one handler, which waits for clients on a busy machine.
-func serve(t *testing.T, limit time.Duration, keepAlive bool, handler http.HandlerFunc) *served {
+func serve(t *testing.T, limit time.Duration, handler http.HandlerFunc) *served {
 	t.Helper()
-	return serveFor(t, time.Minute, limit, keepAlive, handler)
+	return serveFor(t, time.Minute, limit, false, handler)
 }
 
 // serveFor starts a server with one handler. client is how long a client may take.
@@ -154,7 +154,7 @@ func header(length int) string {
 
 func TestServer_AnswersBodiesOfEverySize(t *testing.T) {
 	t.Parallel()
-	s := serve(t, time.Minute, false, echo)
+	s := serve(t, time.Minute, echo)
 	for _, size := range []int{0, 1, minWorked, minWorked + 1, worked, worked + 1, maxBody} {
 		body := strings.Repeat("x", size)
 		s.answers(body, body)
@@ -175,7 +175,7 @@ func TestServer_AnswersBodiesOfEverySize(t *testing.T) {
 
 func TestServer_SendsHeaderAndStatusOfAHandler(t *testing.T) {
 	t.Parallel()
-	s := serve(t, time.Minute, false, func(w http.ResponseWriter, _ *http.Request) {
+	s := serve(t, time.Minute, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", "/y")
 		w.WriteHeader(http.StatusCreated)
 	})
@@ -228,7 +228,7 @@ func TestServer_EndsClientsThatDoNotRead(t *testing.T) {
 func TestServer_TellsAHandlerThatTimeIsOver(t *testing.T) {
 	t.Parallel()
 	told := make(chan error, 1)
-	s := serve(t, 100*time.Millisecond, false, func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, 100*time.Millisecond, func(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		told <- r.Context().Err()
 		http.Error(w, "late", http.StatusInternalServerError)
@@ -251,7 +251,7 @@ func TestServer_WorksOnAFewRequestsAtOnce(t *testing.T) {
 			running, most int
 		)
 		entered, leave := make(chan struct{}, connections), make(chan struct{})
-		s := serve(t, time.Minute, false, func(http.ResponseWriter, *http.Request) {
+		s := serve(t, time.Minute, func(http.ResponseWriter, *http.Request) {
 			mutex.Lock()
 			running++
 			most = max(most, running)
@@ -286,7 +286,7 @@ func TestServer_WorksOnAFewRequestsAtOnce(t *testing.T) {
 func TestServer_AnswersWhatIsInProgressWhenItEnds(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
-	s := serve(t, time.Minute, false, func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, time.Minute, func(w http.ResponseWriter, r *http.Request) {
 		close(entered)
 		<-leave
 		if r.Context().Err() != nil {
