@@ -188,7 +188,7 @@ verify-vuln: ## Look for known vulnerabilities; says so where the database canno
 
 ##@ Test
 
-# Tests with an API server wait most of their time, so all else runs beside them and gives way.
+# Tests with an API server wait much of their time, so lint and unit tests run beside them with a lower priority.
 .PHONY: test
 test: ## Lint, vet and run all tests; the last line is their sum.
 	@rm -rf '$(RESULTS)'; mkdir -p out; status=0; \

@@ -286,3 +286,17 @@ func TestRestoreNodes_WaitsForTheLabelThatTheCacheLacks(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// TestRun_LeavesAPausedClusterAlone has a Controller that can neither read nor write.
+func TestRun_LeavesAPausedClusterAlone(t *testing.T) {
+	t.Parallel()
+	for name, view := range map[string]intent.Cluster{
+		"with the label":    {Paused: true, Enabled: true},
+		"without the label": {Paused: true},
+		"with a typo in it": {Paused: true, Unclear: errors.New("unclear")},
+	} {
+		if done, err := (&Controller{}).run(t.Context(), &kinds.Cluster{}, view); err != nil || !done.idle || done.gone {
+			t.Errorf("%s: %+v, %v", name, done, err)
+		}
+	}
+}

@@ -51,7 +51,7 @@ type Server struct {
 	options Options
 	mux     *http.ServeMux
 	working *semaphore.Weighted
-	// clientTime is that of the constant, but in tests that share the machine with others.
+	// clientTime is the constant of that name. Only tests set another, because they share a busy machine.
 	clientTime time.Duration
 }
 

@@ -33,7 +33,7 @@ const (
 	connections = 20
 )
 
-// serve starts a server with one handler, which waits for clients on a busy machine.
+// serve starts a server with one handler. Clients may take a minute, because the machine may be busy.
 func serve(t *testing.T, limit time.Duration, handler http.HandlerFunc) *served {
 	t.Helper()
 	return serveFor(t, time.Minute, limit, false, handler)
@@ -113,7 +113,7 @@ func (s *served) answers(body, want string) {
 	}
 }
 
-// stillAnswers sends a request until it is answered. A server for clients that may not take long ends one on a busy machine.
+// stillAnswers sends a request until it is answered: on a busy machine it may take longer than a client may.
 func (s *served) stillAnswers() {
 	s.t.Helper()
 	for {

@@ -243,3 +243,34 @@ func TestChangedPassword_OpensTheGateOnlyWhenNoNodeHasTheOldOne(t *testing.T) {
 		t.Errorf("the gate opens with exit status %d although the settings cannot be used:\n%s", status, table)
 	}
 }
+
+// TestStaticPods_WarnOfNodesThatOthersAskThroughTheProxy names Machine and address until NO_PROXY has it.
+func TestStaticPods_WarnOfNodesThatOthersAskThroughTheProxy(t *testing.T) {
+	ns := namespace(t)
+	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL, "noProxy": "10.99.0.0/16"})
+	c := newCluster(t, ns, "one", with(func(cluster *clusterv1.Cluster) {
+		cluster.Annotations = map[string]string{contract.AnnotationTargets: "containerd,kubelet,commands,trust,static-pods"}
+	}))
+	c.eventuallyReports(contract.ReasonConfigured)
+	machine := &clusterv1.Machine{ObjectMeta: c.meta("one-cp-a")}
+	machine.Labels = controlPlaneNode()
+	machine.Labels[clusterv1.ClusterNameLabel] = c.name
+	machine.Spec.ClusterName = c.name
+	machine.Spec.Bootstrap.DataSecretName = new("x")
+	machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "DemoMachine", Name: "x", APIGroup: "infrastructure.cluster.x-k8s.io"}
+	create(t, machine)
+	machine.Status.Addresses = clusterv1.MachineAddresses{
+		{Type: clusterv1.MachineExternalIP, Address: "203.0.113.7"}, {Type: clusterv1.MachineInternalIP, Address: "10.77.0.61"},
+	}
+	if err := shared.client.Status().Update(t.Context(), machine); err != nil {
+		t.Fatal(err)
+	}
+	c.eventuallyReports(contract.ReasonConfigured, "ask through the proxy: Machine one-cp-a at 10.77.0.61, which NO_PROXY does not have")
+	change(t, secret, func(s *corev1.Secret) { s.Data["noProxy"] = []byte("10.77.0.0/24") })
+	eventually(t, "condition", func() string {
+		if got := c.condition().Message; strings.Contains(got, "proxied-node") {
+			return got
+		}
+		return ""
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -88,4 +89,33 @@ func TestPause_EndsIfTheControlPlaneCannotBePatched(t *testing.T) {
 	c.eventuallyReports(contract.ReasonConflictingFile)
 	c.wantControlPlane(false, "")
 	staysQuiet(t, ns)
+}
+
+func TestPause_LeavesObjectsAlone(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", func(o client.Object) {
+		switch object := o.(type) {
+		case *clusterv1.Cluster:
+			object.Spec.Paused = new(true)
+		case *controlplanev1.KubeadmControlPlane:
+			object.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+		}
+	})
+	before := c.snapshot()
+	c.staysAsIs(before)
+	staysQuiet(t, ns)
+	c.edit(func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = nil })
+	c.eventuallyReports(contract.ReasonPaused, "KubeadmControlPlane "+ns+"/one is paused and is not patched; remove annotation cluster.x-k8s.io/paused to continue")
+	c.wantPatched(t, "template", "KubeadmConfig")
+	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Annotations = nil })
+	c.eventuallyReports(contract.ReasonConfigured)
+
+	// A paused object still refers to the generated Secret, which still follows its sources.
+	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) {
+		o.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+	})
+	change(t, fetch(t, ns, "one-http-proxy", &corev1.Secret{}),
+		func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://other.example.com:1") })
+	c.eventuallyHas(`HTTP_PROXY="http://other.example.com:1"`)
 }

@@ -37,8 +37,8 @@ func (p publisher) eventuallyConfigured() {
 	})
 }
 
-// TestOutputs_FollowWhatTheManagerWatches changes all that outputs depend on. The manager needs the event of each change.
-func TestOutputs_FollowWhatTheManagerWatches(t *testing.T) {
+// TestOutputs_FollowEvents changes the proxy Secret and the label. The manager needs the event of each change.
+func TestOutputs_FollowEvents(t *testing.T) {
 	ns := namespace(t)
 	t.Parallel()
 	p := manager(t, ns, noResync)
@@ -73,7 +73,8 @@ func TestOutputs_FollowWhatTheManagerWatches(t *testing.T) {
 	staysQuiet(t, ns)
 }
 
-// TestOutputs_TakeTheirNamesBack has another take the name of an output, in each way, and give it back.
+// TestOutputs_TakeTheirNamesBack has somebody else create a Secret with the name of an output, then take the label off that
+// of the manager, and delete each.
 func TestOutputs_TakeTheirNamesBack(t *testing.T) {
 	const foreign = "100% $HOME `{{ . }}"
 	ns := namespace(t)
@@ -85,7 +86,7 @@ func TestOutputs_TakeTheirNamesBack(t *testing.T) {
 	create(t, taken)
 	c := newPublisher(t, ns, "prod", "env", map[string]string{"httpProxy": proxyURL})
 	for _, take := range []func(*corev1.Secret){
-		func(s *corev1.Secret) { // who takes its label off makes it theirs
+		func(s *corev1.Secret) { // without the label it belongs to somebody else
 			delete(s.Labels, contract.LabelGenerated)
 			s.Data["NO_PROXY"] = []byte(foreign)
 		},
