@@ -228,7 +228,7 @@ test-node: ## Boot real nodes, with kubeadm too, behind real proxies. Needs root
 	@mkdir -p out/tests; rm -f out/node-report.txt; $(FETCH_MODULES); echo "== tests on booted nodes"
 	@for script in rootfs ignition squid kube; do hack/node-$$script.sh >/dev/null || true; done
 	@status=0; $(WITHOUT_PROXY) CAPI_PROXY_PATCHER_NODE_REPORT="$(CURDIR)/out/node-report.txt" \
-	$(GOTESTSUM) $(ONCE_MORE) --packages=./test/node/... -- -tags node -count=1 -p 1 -timeout 45m || status=$$?; \
+	$(GOTESTSUM) $(ONCE_MORE) --packages=./test/node/... -- -tags node -count=1 -p 1 -timeout 75m || status=$$?; \
 	[[ ! -e out/node-report.txt ]] || cat out/node-report.txt; exit $$status
 
 # What make test-e2e runs: all scenarios.
@@ -244,7 +244,7 @@ CAPI ?=
 CAPI_PREVIOUS := v1.13
 
 # A wait that hangs is reported shortly before the end.
-E2E_TIMEOUT := 45m
+E2E_TIMEOUT := 75m
 
 .PHONY: test-e2e
 test-e2e: ## Run the product on a real management cluster of Cluster API. Needs Linux and root or user namespaces; says so where it cannot run.
@@ -271,7 +271,7 @@ programs: ## Build the programs that test-node and test-e2e run and that are not
 	for minor in '' $(CAPI_PREVIOUS); do CAPI="$$minor" hack/kube/build.sh "$$assets" $(CAPI_PROGRAMS); done
 
 .PHONY: test-storm
-test-storm: ## Run the storm of make test-e2e with 100 clusters at once instead of 20.
+test-storm: ## Run the storm of make test-e2e with 100 clusters at once instead of 12.
 	@$(MAKE) --no-print-directory test-e2e E2E_TIMEOUT=60m E2E_TESTS=./test/e2e E2E_RUN=TestStorm E2E_FLAGS=-clusters=100
 
 .PHONY: test-summary

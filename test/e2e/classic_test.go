@@ -21,17 +21,18 @@ func TestNewCluster(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	for _, test := range []struct {
-		name      string
-		variables map[string]string
+		name          string
+		controlPlanes int
+		variables     map[string]string
 	}{
-		{name: "with cloud-init"},
-		{name: "with ignition", variables: map[string]string{"BOOTSTRAP_FORMAT": "ignition"}},
+		{name: "with cloud-init", controlPlanes: 3},
+		{name: "with ignition", controlPlanes: 1, variables: map[string]string{"BOOTSTRAP_FORMAT": "ignition"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, w, options{controlPlanes: 3, workers: 1, variables: test.variables})
+			c := newCluster(t, w, options{controlPlanes: test.controlPlanes, workers: 1, variables: test.variables})
 			c.apply(t)
-			machines := c.waitRunning(t, 5)
+			machines := c.waitRunning(t, test.controlPlanes+2)
 			c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 			c.staysCalm(t, machines)
 			if tree := c.clusterctl(t, nil, "describe", "cluster", c.name, "--namespace", c.namespace, "--show-conditions",
@@ -39,9 +40,9 @@ func TestNewCluster(t *testing.T) {
 				t.Errorf("clusterctl describe does not show the condition:\n%s", tree)
 			}
 			// As many boots as Machines: none was replaced on the way.
-			c.checkBoots(t, 5, want{proxy: proxyURL}, everyBoot)
+			c.checkBoots(t, test.controlPlanes+2, want{proxy: proxyURL}, everyBoot)
 			c.checkGenerated(t)
-			if got := rewritten(c.controlPlane(t), c.template(t, 0), c.template(t, 1)); len(got) > 0 {
+			if got := c.rewritten(t, c.controlPlane(t), c.template(t, 0), c.template(t, 1)); len(got) > 0 {
 				t.Errorf("generations are %v: something was changed after it was admitted", got)
 			}
 		})
@@ -167,18 +168,19 @@ func TestMigration_OfHandWrittenDropIns(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	for _, test := range []struct {
-		name string
+		name          string
+		controlPlanes int
 		// first has the label set in a write of its own, which is a conflict and changes nothing.
 		first bool
-	}{{"in one manifest", false}, {"the label first", true}} {
+	}{{"in one manifest", 3, false}, {"the label first", 1, true}} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, w, options{controlPlanes: 3, workers: 1})
+			c := newCluster(t, w, options{controlPlanes: test.controlPlanes, workers: 1})
 			migrated := c.manifest
 			c.manifest = handWritten(unlabelled(migrated))
 			c.apply(t)
-			machines := c.waitRunning(t, 5)
-			c.checkHandWritten(t, 3)
+			machines := c.waitRunning(t, test.controlPlanes+2)
+			c.checkHandWritten(t, test.controlPlanes)
 			before := c.controlPlane(t).Generation
 			if test.first {
 				c.label(t)
@@ -192,10 +194,10 @@ func TestMigration_OfHandWrittenDropIns(t *testing.T) {
 				t.Errorf("generation %d after %d, files %+v; want one change with both", got.Generation, before,
 					got.Spec.KubeadmConfigSpec.Files)
 			}
-			replaced := c.waitReplaced(t, machines, 5, c.ofControlPlane)
+			replaced := c.waitReplaced(t, machines, test.controlPlanes+2, c.ofControlPlane)
 			c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 			c.staysCalm(t, replaced)
-			c.checkBoots(t, 3, want{proxy: proxyURL}, since(machines))
+			c.checkBoots(t, test.controlPlanes, want{proxy: proxyURL}, since(machines))
 			c.waitBehind(t, 2) // the workers
 		})
 	}

@@ -36,7 +36,7 @@ func TestClusterAPIUpgrade(t *testing.T) {
 	if err := w.installHooks(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	classic := newCluster(t, w, options{controlPlanes: 3, workers: 1})
+	classic := newCluster(t, w, options{controlPlanes: 1, workers: 1})
 	classic.apply(t)
 	waiting := &cluster{world: w, namespace: classic.namespace, name: "waiting"}
 	waiting.manifest = unlabelled(waiting.generate(t, waiting.name, options{controlPlanes: 1, workers: 1}))
@@ -45,7 +45,7 @@ func TestClusterAPIUpgrade(t *testing.T) {
 	topology.manifest = topology.generate(t, topology.name, classy(options{controlPlanes: 1, workers: 1}))
 	topology.applyClass(t, "proxied", nil)
 	topology.apply(t)
-	ofClassic, ofWaiting, ofTopology := classic.waitRunning(t, 5), waiting.waitRunning(t, 3), topology.waitRunning(t, 2)
+	ofClassic, ofWaiting, ofTopology := classic.waitRunning(t, 3), waiting.waitRunning(t, 3), topology.waitRunning(t, 2)
 	for _, c := range []*cluster{classic, topology} {
 		c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 	}

@@ -163,7 +163,7 @@ func TestClusterClass(t *testing.T) {
 	c.staysCalm(t, machines)
 	c.checkBoots(t, 2, want{proxy: proxyURL}, everyBoot)
 	c.checkGenerated(t)
-	if owned := c.owned(t); len(owned) != 2 || len(rewritten(owned...)) > 0 {
+	if owned := c.owned(t); len(owned) != 2 || len(c.rewritten(t, owned...)) > 0 {
 		t.Errorf("generations are %v: the topology controller writes what is there already", vocabulary.Generations(owned...))
 	}
 
@@ -182,7 +182,7 @@ func TestClusterClass(t *testing.T) {
 		return nil
 	})
 	c.staysCalm(t, machines)
-	if owned := c.owned(t); len(owned) != 2 || len(rewritten(owned...)) > 0 {
+	if owned := c.owned(t); len(owned) != 2 || len(c.rewritten(t, owned...)) > 0 {
 		t.Errorf("generations are %v after a change of values", vocabulary.Generations(owned...))
 	}
 

@@ -22,7 +22,7 @@ import (
 )
 
 // clusters is how many workload clusters are applied at once. make test-storm has a hundred.
-var clusters = flag.Int("clusters", 20, "workload clusters of TestStorm, a third of them where the webhooks are away")
+var clusters = flag.Int("clusters", 12, "workload clusters of TestStorm, a third of them where the webhooks are away")
 
 // Tests that are not parallel run before all others, each alone: they are those that need the machine, or the product,
 // for themselves.

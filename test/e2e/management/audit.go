@@ -10,8 +10,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
 // auditPolicy keeps what the product asks, and what anybody writes that matters to it. Bodies are never kept.
@@ -46,6 +49,19 @@ type Request struct {
 	// Received and Answered are times of the API server.
 	Received time.Time `json:"requestReceivedTimestamp"`
 	Answered time.Time `json:"stageTimestamp"`
+	// Annotations are what the API server noted.
+	Annotations map[string]string
+}
+
+// FailedOpen reports whether the API server wrote without the product's webhook because it did not answer in time.
+func (r Request) FailedOpen() bool {
+	for key, webhook := range r.Annotations {
+		if strings.HasPrefix(key, "failed-open.mutating.webhook.admission.k8s.io/") &&
+			strings.HasSuffix(webhook, "."+contract.Name+".io") {
+			return true
+		}
+	}
+	return false
 }
 
 // Succeeded reports whether the request did what it asked for.
