@@ -17,8 +17,9 @@ GENERATE := $(TOOL) controller-gen rbac:roleName=manager-role webhook paths=./in
 
 # Tests that need a cluster, a node or time of their own are below test/, all others are unit tests.
 UNIT_PACKAGES = $$(go list ./... | grep -v '/test/')
-# Packages of commands, which do one thing after the other, and of this module's rules.
-COMMANDS := /(internal|cmd/.*|hack/.*|internal/cli|internal/offline/.*)$$
+# Packages that do one thing after the other: rules of this module, commands, and what computes. Of the last the race
+# detector sees what tests of packages with goroutines do.
+SEQUENTIAL := /(internal|cmd/.*|hack/.*|internal/(cli|offline/.*|contract|finding|infrastructure|intent|node|noproxy|patch|plan|systemd))$$
 # Packages that take longest begin.
 ENVTEST_PACKAGES = $$(go list ./test/delivery ./test/hostile ./test/install ./test/faults ./test/envtest ./test/... | grep -vE '/test/(e2e|node)(/|$$)')
 
@@ -200,8 +201,8 @@ test: ## Lint, vet and run all tests; the last line is their sum.
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but this machine, seeds of fuzz targets included.
 	@mkdir -p out/tests; $(FETCH_MODULES); echo "== unit tests"
-	@status=0; $(WITHOUT_PROXY) $(GOTESTSUM) -- $(TEST_FLAGS) -shuffle=on $$(grep -E '$(COMMANDS)' <<<"$(UNIT_PACKAGES)") || status=1; \
-	$(WITHOUT_PROXY) $(GOTESTSUM) -- $(TEST_FLAGS) $(RACE) -shuffle=on $$(grep -vE '$(COMMANDS)' <<<"$(UNIT_PACKAGES)") || status=1; \
+	@status=0; $(WITHOUT_PROXY) $(GOTESTSUM) -- $(TEST_FLAGS) -shuffle=on $$(grep -E '$(SEQUENTIAL)' <<<"$(UNIT_PACKAGES)") || status=1; \
+	$(WITHOUT_PROXY) $(GOTESTSUM) -- $(TEST_FLAGS) $(RACE) -shuffle=on $$(grep -vE '$(SEQUENTIAL)' <<<"$(UNIT_PACKAGES)") || status=1; \
 	(cd test/engines && $(WITHOUT_PROXY) $(GOTESTSUM) -- -count=1 -shuffle=on $$(go list ./... | grep -v /charts)) || status=1; exit $$status
 
 .PHONY: test-envtest
