@@ -35,8 +35,12 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 			return values[0]
 		}
 		if !slices.Contains(values, value) {
-			found = append(found, badAnnotation(finding.Annotation(annotation), fmt.Sprintf("unknown value %q", value), "use "+
-				strings.Join(values[:len(values)-1], ", ")+" or "+values[len(values)-1])...)
+			choices, last := strings.Join(values[:len(values)-1], ", "), values[len(values)-1]
+			if choices != "" {
+				choices += " or "
+			}
+			found = append(found, badAnnotation(finding.Annotation(annotation), fmt.Sprintf("unknown value %q", value),
+				"use "+choices+last)...)
 		}
 		return value
 	}

@@ -235,8 +235,16 @@ func TestApply_LeavesNothingBehind(t *testing.T) {
 		delete(must(d.find("/etc")).names, "capi-proxy-patcher")
 		delete(must(d.find("/etc")).durable, "capi-proxy-patcher")
 		before, folders := d.files(), d.folders()
+		kept := "keep the file of somebody else at " + theirs + " as /etc/capi-proxy-patcher/replaced/containerd.service.d-http-proxy.conf"
+		if plan, err := d.host().Plan(version(t, replacing(full))); err != nil || slices.Contains(plan.Lines(), kept) != foreign {
+			t.Errorf("plan %q, %v", plan.Lines(), err)
+		}
 		if err := d.host().Apply(version(t, replacing(full)), nil); err != nil {
 			t.Fatal(err)
+		}
+		restored := "restore " + theirs + " of somebody else"
+		if plan, err := d.host().Plan(version(t, withTargets(t, full))); err != nil || slices.Contains(plan.Lines(), restored) != foreign {
+			t.Errorf("plan %q, %v", plan.Lines(), err)
 		}
 		if kept := d.content("/etc/capi-proxy-patcher/replaced/containerd.service.d-http-proxy.conf"); (kept != nil) != foreign {
 			t.Errorf("kept %q", kept)
@@ -371,6 +379,43 @@ func TestApply_MendsModeOwnerAndDrift(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A service reads the variables by a drop-in of the user's, at the path of one that is not wanted.
+func TestApply_RestartsServicesWithADropInOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	for _, target := range []contract.Target{contract.TargetContainerd, contract.TargetCommands} {
+		d := newDisk(t, withTargets(t, data(t, "old", "", "x\n")))
+		name := systemd.DropInPath("kubelet")
+		d.put(name, &inode{content: []byte("[Service]\nEnvironmentFile=" + contract.PathProxyEnv + "\n"), mode: 0o644})
+		before := d.files()[name]
+		if err := d.host().Apply(version(t, withTargets(t, data(t, rude, "", "x\n"), target)), nil); err != nil {
+			t.Fatal(err)
+		}
+		if d.files()[name] != before || !strings.Contains(d.running["kubelet"], ",10.0.0.1") {
+			t.Errorf("target %s: %q, kubelet runs with %q", target, d.files()[name], d.running["kubelet"])
+		}
+	}
+}
+
+func TestApply_ReplacesAFileOfOwnAddressesOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	full := data(t, rude, "", "x\n")
+	d := newDisk(t, withTargets(t, full))
+	d.put(contract.PathNodeEnv, &inode{content: []byte("NO_PROXY=mine\n"), mode: 0o640})
+	before := d.files()[contract.PathNodeEnv]
+	if err := d.host().Apply(version(t, replacing(full)), nil); err != nil {
+		t.Fatal(err)
+	}
+	if kept := d.files()["/etc/capi-proxy-patcher/replaced/node.env"]; kept != before {
+		t.Errorf("kept %q, want %q", kept, before)
+	}
+	if err := d.host().Apply(version(t, withTargets(t, full)), nil); err != nil {
+		t.Fatal(err)
+	}
+	if now := d.files()[contract.PathNodeEnv]; now != before {
+		t.Errorf("restored %q, want %q", now, before)
 	}
 }
 

@@ -300,7 +300,9 @@ func TestDecide_AtRest(t *testing.T) {
 		{"a file in the way of one that is held back", controlPlane, []is{inTheWay, paused(contract.PausedForPatch)}, "leaves, resumes, ConflictingFile / values" + secret},
 		{"held back and being deleted", controlPlane, []is{deleted, paused(contract.PausedForPatch)}, "leaves, resumes"},
 		{"the Cluster is paused", controlPlane, []is{frozen}, "leaves"},
+		{"the Cluster is paused while one is held back", controlPlane, []is{frozen, paused(contract.PausedForPatch)}, "leaves, resumes"},
 		{"the label is unclear", controlPlane, []is{unusable}, "leaves, InvalidSettings"},
+		{"the label is unclear while one is held back", controlPlane, []is{unusable, paused(contract.PausedForPatch)}, "leaves, resumes, InvalidSettings"},
 	})
 }
 

@@ -56,6 +56,7 @@ func TestReadEnvironment_SaysWhatSystemdDoes(t *testing.T) {
 		"in quotes":                    {folder + "zz.conf", "[Service]\nEnvironmentFile=/etc/other.env\n", map[string]string{"/etc/other.env": `V="a\"b\c $d 'e'"` + "\n"}},
 		"in single quotes":             {folder + "zz.conf", "[Service]\nEnvironmentFile=/etc/other.env\n", map[string]string{"/etc/other.env": `  V = 'a\"b c'` + "\n"}},
 		"without quotes":               {folder + "zz.conf", "[Service]\nEnvironmentFile=/etc/other.env\n", map[string]string{"/etc/other.env": `V=a\ \"b c  ` + "\n"}},
+		"with a quote at the end":      {folder + "zz.conf", "[Service]\nEnvironmentFile=/etc/other.env\n", map[string]string{"/etc/other.env": "V=a'\n"}},
 		"assigned twice":               {folder + "zz.conf", "[Service]\nEnvironmentFile=/etc/other.env\n", map[string]string{"/etc/other.env": "V=a\nV=b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
