@@ -35,8 +35,8 @@ const (
 	poolName       = "pool"
 	poolSecret     = "pool-http-proxy"
 	// patience is how long Cluster API may take. It waits 15 to 30 s in places.
-	patience = 3 * time.Minute
-	poll     = time.Second
+	patience = 6 * time.Minute
+	poll     = 2 * time.Second
 )
 
 // management is a management cluster with Cluster API's own controllers and the product, beside the machines.

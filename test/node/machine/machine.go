@@ -35,7 +35,7 @@ var runScript []byte
 
 const (
 	// pollInterval is the time between two checks of a machine.
-	pollInterval = 100 * time.Millisecond
+	pollInterval = 500 * time.Millisecond
 	// bootTimeout is how long a machine may take to have a first process.
 	bootTimeout = 2 * time.Minute
 	// stopTimeout is how long it may take to power off before it is killed.
