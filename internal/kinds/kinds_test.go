@@ -146,6 +146,15 @@ func TestLocation_IsThatOfTheObject(t *testing.T) {
 	}
 }
 
+func TestBootstrap_OfAControlPlaneTemplateMayBeAbsent(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`{}`, `{"spec": {}}`, `{"spec": {"template": {}}}`, `{"spec": {"template": {"spec": {}}}}`} {
+		if got := read[kinds.KubeadmControlPlaneTemplate](t, text).Bootstrap(); got != nil {
+			t.Errorf("%s has %+v", text, got)
+		}
+	}
+}
+
 // TestTrim_LosesNothingThatIsRead keeps that there are annotations, too: a patch that adds the first one would replace
 // those that were trimmed.
 func TestTrim_LosesNothingThatIsRead(t *testing.T) {
@@ -165,13 +174,22 @@ func TestTrim_LosesNothingThatIsRead(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	topology := read[kinds.Cluster](t, `{"spec": {"topology": {"version": "v1", "variables": [
-		{"name": "`+contract.VariableName+`", "value": {"secretName": "s"}}, {"name": "other", "value": "secret"}]}}}`)
-	if _, err := kinds.Trim(topology); err != nil {
+	const variables = `[{"name": "` + contract.VariableName + `", "value": {"secretName": "s"}}, {"name": "other", "value": "secret"}]`
+	cluster := read[kinds.Cluster](t, `{"spec": {"topology": {"version": "v1", "variables": `+variables+`,
+		"controlPlane": {"variables": {"overrides": `+variables+`}}, "workers": {
+			"machineDeployments": [{"variables": {"overrides": `+variables+`}}],
+			"machinePools": [{"variables": {"overrides": `+variables+`}}]}}}}`)
+	if _, err := kinds.Trim(cluster); err != nil {
 		t.Fatal(err)
 	}
-	if v := topology.Spec.Topology.Variables; string(v[0].Value) != `{"secretName": "s"}` || v[1].Value != nil {
-		t.Errorf("variables are %s", v)
+	topology := cluster.Spec.Topology
+	for i, v := range [][]kinds.Variable{
+		topology.Variables, topology.ControlPlane.Variables.Overrides,
+		topology.Workers.MachineDeployments[0].Variables.Overrides, topology.Workers.MachinePools[0].Variables.Overrides,
+	} {
+		if string(v[0].Value) != `{"secretName": "s"}` || v[1].Value != nil {
+			t.Errorf("variables of list %d are %s", i, v)
+		}
 	}
 }
 

@@ -243,7 +243,7 @@ func TestRead_RefusesWhatItCannotReadWhole(t *testing.T) {
 
 func TestRead_NamesWhatHasNoPlace(t *testing.T) {
 	t.Parallel()
-	got, err := foreign.Read([]byte("httpProxy: http://u:" + needle + "@p.example.com\nnoProxy: [LOCALHOST, .svc, a.example.com]\n" +
+	got, err := foreign.Read([]byte("httpProxy: http://u:" + needle + "@p.example.com\nnoProxy: [LOCALHOST, .svc, a.example.com, LOCALHOST, a.example.com]\n" +
 		"effectiveNoProxy: [" + needle + "]\nother: 1\n"))
 	if err != nil {
 		t.Fatal(err)
