@@ -523,3 +523,49 @@ func TestResolve_SaysOfEachUnlabelledSecretThatItsChangesTakeTime(t *testing.T) 
 		})
 	}
 }
+
+// facts are those of the infrastructure of any Cluster.
+type facts infrastructure.Facts
+
+func (f facts) Facts(context.Context, intent.Cluster) (infrastructure.Memory, error) {
+	return infrastructure.Memory{Facts: infrastructure.Facts(f)}, nil
+}
+
+func TestResolve_HasTheEndpointOfTheInfrastructureIfTheClusterHasNone(t *testing.T) {
+	t.Parallel()
+	resolver := resolve.Resolver{
+		Secrets:        &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x")}},
+		Infrastructure: facts{EndpointHost: "told.example.com"},
+	}
+	for own, want := range map[string]string{"": "told.example.com", "own.example.com": "own.example.com"} {
+		got, err := resolver.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one", EndpointHost: own},
+			intent.Options{}, "")
+		if err != nil || !got.Complete || !strings.HasSuffix(got.NoProxy.Value, ","+want) {
+			t.Errorf("%q: complete %t, NO_PROXY %q, error %v", own, got.Complete, got.NoProxy.Value, err)
+		}
+	}
+}
+
+func TestIsProxied_DependsOnSchemeAndList(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		key, address string
+		want         bool
+	}{
+		"HTTPS through its proxy":  {"httpsProxy", "https://a.example.com/x", true},
+		"HTTP through its proxy":   {"httpProxy", "http://a.example.com/x", true},
+		"HTTP without a proxy":     {"httpsProxy", "http://a.example.com/x", false},
+		"HTTPS, in NO_PROXY":       {"httpsProxy", "https://in.example.com/x", false},
+		"what cannot be requested": {"httpsProxy", "https://a b/", false},
+	} {
+		reader := &secrets{data: map[string]map[string]string{"team/http-proxy": {test.key: "http://p.example.com:1", "noProxy": "in.example.com"}}}
+		resolution, err := resolve.Resolver{Secrets: reader}.Resolve(t.Context(),
+			intent.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com"}, intent.Options{}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if host, proxied := resolution.IsProxied(test.address); proxied != test.want || proxied && host != "a.example.com" {
+			t.Errorf("%s: %q, %t", name, host, proxied)
+		}
+	}
+}
