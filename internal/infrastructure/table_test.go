@@ -161,6 +161,18 @@ func TestRead_TellsWhereItComesFrom(t *testing.T) {
 	}
 }
 
+func TestOf_HasMetadataOfIPv6ForClustersWithIPv6(t *testing.T) {
+	t.Parallel()
+	for pods, want := range map[string]bool{"192.0.2.0/24": false, "fd01::/48": true} {
+		result, err := noproxy.Compose(noproxy.Input{
+			PodCIDRs: []string{pods}, Infrastructure: infrastructure.Of("AWSCluster").Infrastructure,
+		})
+		if err != nil || strings.Contains(result.Value, ",fd00:ec2::254") != want {
+			t.Errorf("%s: NO_PROXY %q, error %v", pods, result.Value, err)
+		}
+	}
+}
+
 func TestRead_SaysWhatFollows(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -215,6 +227,7 @@ func TestRead_IgnoresWhatIsNotANetworkOrHost(t *testing.T) {
 		"a long text":              {"VSphereCluster", "spec: {server: " + strings.Repeat("a", 100_000) + "}", nil, "spec.server: "},
 		"a prefix that is none":    {"ProxmoxCluster", "spec: {ipv4Config: {addresses: [10.0.0.1], prefix: 33}}", nil, "the value is not an address, a range or a network that has this prefix length"},
 		"addresses that are none":  {"ProxmoxCluster", "spec: {ipv4Config: {addresses: [hello, 10.0.0.1], prefix: 24}}", nil, "the value is not an address, a range or a network that has this prefix length"},
+		"a prefix that is a text":  {"ProxmoxCluster", "spec: {ipv4Config: {addresses: [10.0.0.1], prefix: x}}", nil, "spec.ipv4Config.prefix: the value is not a number"},
 		"nothing":                  {"AWSCluster", "{}", aws(), ""},
 		"empty texts":              {"AWSCluster", "spec: {region: ' ', network: {vpc: {cidrBlock: ''}}}", aws(), ""},
 	} {
