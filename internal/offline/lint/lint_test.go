@@ -392,6 +392,20 @@ func TestText_PrintsOnceWhatIsTrueForManyClusters(t *testing.T) {
 	}
 }
 
+func TestFindings_NameMetadataThatIsNoText(t *testing.T) {
+	t.Parallel()
+	const secret = `---
+apiVersion: v1
+kind: Secret
+metadata: {name: http-proxy, namespace: team, labels: {capi-proxy-patcher.io/proxy: '', tier: 1, capi-proxy-patcher.io/x: 1}}
+stringData: {httpProxy: "http://p:1"}
+`
+	want := []string{"2.yaml:4 Secret team/http-proxy label capi-proxy-patcher.io/x bad-metadata"}
+	if diff := cmp.Diff(want, places(t, options(goodCluster, secret))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestFindings_HaveWarningsBesideRejections(t *testing.T) {
 	t.Parallel()
 	const secret = `---
