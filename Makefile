@@ -194,7 +194,7 @@ verify-vuln: ## Look for known vulnerabilities; says so where the database canno
 test: ## Lint, vet and run all tests; the last line is their sum.
 	@rm -rf '$(RESULTS)'; mkdir -p out; status=0; \
 	$(MAKE) --no-print-directory test-envtest >out/envtest.log 2>&1 & envtest=$$!; \
-	for target in lint vet test-unit; do nice -n 10 $(MAKE) --no-print-directory $$target || status=1; done; \
+	for target in lint vet test-unit; do nice -n 3 $(MAKE) --no-print-directory $$target || status=1; done; \
 	wait $$envtest || status=1; cat out/envtest.log; \
 	$(MAKE) --no-print-directory test-summary; exit $$status
 
