@@ -217,15 +217,11 @@ func overridingDropIns(spec Spec, recipe Recipe) []finding.Finding {
 			continue
 		}
 		for _, service := range laterDropInOf(f.Path) {
-			ours := slices.IndexFunc(recipe.Files, func(w File) bool { return w.Path == systemd.DropInPath(string(service)) })
-			if ours < 0 {
+			if !slices.ContainsFunc(recipe.Files, func(w File) bool { return w.Path == systemd.DropInPath(string(service)) }) {
 				continue
 			}
 			suspect := func(p string) bool { return isSuspect(spec, p) }
 			for _, does := range systemd.Overrides(f.Content, isProxyVariable, suspect) {
-				if does == "resets Environment=" && !strings.Contains(recipe.Files[ours].Content, "\nEnvironment=") {
-					continue // our variables are in a file
-				}
 				own := countManaged(spec.Files[:i])
 				warnings = append(warnings, entryFinding(ListFiles, i-own,
 					fmt.Sprintf("%s %s, and systemd reads it after http-proxy.conf: %s may have other values than those of the "+

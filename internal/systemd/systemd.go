@@ -60,10 +60,10 @@ func dropInOf(filePath, unitName string) string {
 	return file
 }
 
-// Overrides returns what a drop-in does to the variables of a service that other drop-ins before it set, in words that
-// follow "it": it takes the variables for which isVariable is true from them, or gives them other values. A file of
-// variables that it reads and that isSuspect accepts is among them, because its content is not known. What systemd does
-// not understand is ignored, as systemd does.
+// Overrides returns how a drop-in changes the variables that EnvironmentFile= of an earlier drop-in sets, in words that
+// follow "it": it unsets variables for which isVariable is true, or sets other values. A file of variables for which
+// isSuspect is true may set them too, because its content is not known. Lines that systemd does not understand are
+// ignored.
 func Overrides(content string, isVariable, isSuspect func(string) bool) []string {
 	options, err := unit.DeserializeOptions(strings.NewReader(content))
 	if err != nil {
@@ -86,9 +86,6 @@ func Overrides(content string, isVariable, isSuspect func(string) bool) []string
 			verb := "sets "
 			if o.Name == "UnsetEnvironment" {
 				verb = "unsets "
-			}
-			if o.Value == "" && o.Name == "Environment" {
-				found = append(found, "resets Environment=")
 			}
 			for _, word := range strings.FieldsFunc(o.Value, isQuoteOrSpace) {
 				if name, _, _ := strings.Cut(word, "="); isVariable(name) {
