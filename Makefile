@@ -17,8 +17,8 @@ GENERATE := $(TOOL) controller-gen rbac:roleName=manager-role webhook paths=./in
 
 # Tests that need a cluster, a node or time of their own are below test/, all others are unit tests.
 UNIT_PACKAGES = $$(go list ./... | grep -v '/test/')
-# Packages that do one thing after the other: rules of this module, commands, and what computes. Of the last the race
-# detector sees what tests of packages with goroutines do.
+# Packages without goroutines: rules of this module, commands, and packages that compute. The race detector is not used for
+# them. Tests of the other packages call those that compute from many goroutines, under the race detector.
 SEQUENTIAL := /(internal|cmd/.*|hack/.*|internal/(cli|offline/.*|contract|finding|infrastructure|intent|node|noproxy|patch|plan|systemd))$$
 # Packages that take longest begin.
 ENVTEST_PACKAGES = $$(go list ./test/delivery ./test/hostile ./test/install ./test/faults ./test/envtest ./test/... | grep -vE '/test/(e2e|node)(/|$$)')
@@ -273,7 +273,7 @@ programs: ## Build the programs that test-node and test-e2e run and that are not
 
 .PHONY: test-storm
 test-storm: ## Run the storm of make test-e2e with 100 clusters at once instead of 12.
-	@$(MAKE) --no-print-directory test-e2e E2E_TIMEOUT=60m E2E_TESTS=./test/e2e E2E_RUN=TestStorm E2E_FLAGS=-clusters=100
+	@$(MAKE) --no-print-directory test-e2e E2E_TESTS=./test/e2e E2E_RUN=TestStorm E2E_FLAGS=-clusters=100
 
 .PHONY: test-summary
 test-summary: ## Print the sum of the tests that the last make test ran.

@@ -53,7 +53,7 @@ type Request struct {
 	Annotations map[string]string
 }
 
-// FailedOpen reports whether the API server wrote without the product's webhook because it did not answer in time.
+// FailedOpen reports whether the API server wrote although the product's webhook did not answer, or with an error.
 func (r Request) FailedOpen() bool {
 	for key, webhook := range r.Annotations {
 		if strings.HasPrefix(key, "failed-open.mutating.webhook.admission.k8s.io/") &&
