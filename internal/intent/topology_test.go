@@ -203,6 +203,14 @@ func TestOfCluster_Refuses(t *testing.T) {
 	}
 }
 
+func TestParseVariable_AllowsAThousandEntries(t *testing.T) {
+	t.Parallel()
+	value := `{"noProxy":["a.example.com"` + strings.Repeat(`,"a.example.com"`, intent.MaxNoProxy-1) + `]}`
+	if _, err := intent.ParseVariable([]byte(value)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestParseVariable_FindingsHoldNoEntry(t *testing.T) {
 	t.Parallel()
 	_, err := intent.ParseVariable([]byte(`{"noProxy":["http://user:s3cret@proxy/","s3cret,s3cret"]}`))
@@ -220,6 +228,9 @@ func TestApplyTo_NamesTheSecretOfTheVariable(t *testing.T) {
 	}
 	if len(cluster.Annotations) != 1 {
 		t.Error("the argument was changed")
+	}
+	if got := (intent.Topology{SecretName: "corp"}).ApplyTo(intent.Cluster{}); got.Annotations[contract.AnnotationSecret] != "corp" {
+		t.Errorf("a Cluster without annotations has %v", got.Annotations)
 	}
 	candidates := intent.SecretCandidates(got, "")
 	if len(candidates) != 1 || candidates[0].Name != "corp" {

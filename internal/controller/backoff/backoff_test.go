@@ -321,12 +321,19 @@ func TestContested_NamesTheRival(t *testing.T) {
 		return f.Patch(f.ctx, object("one", ""), client.RawPatch(types.JSONPatchType, []byte(`[{"op":"add","path":"/spec/files/0","value":{}}]`)))
 	})
 	f.sent(t, 10, time.Second, func(client.Client) error { return f.Create(f.ctx, secret(nil)) })
+	// The manager of an object of the management cluster with the same name is not the rival.
+	workload := f.Remote(f.api, cluster)
+	f.sent(t, 10, time.Second, func(client.Client) error {
+		return workload.Patch(f.ctx, object("remote", ""), client.RawPatch(types.JSONPatchType, []byte(`[{"op":"add","path":"/spec/files/0","value":{}}]`)))
+	})
 	found, _ := f.Contested(cluster)
 	var got []string
 	for _, one := range found {
 		got = append(got, one.Message)
 	}
 	const want = "KubeadmConfig team/one: another manager, stubborn-operator, keeps reverting our changes, which are repeated once a minute; " +
+		"enable the webhooks, or keep it from managing files and commands\n" +
+		"KubeadmConfig team/remote: another manager keeps reverting our changes, which are repeated once a minute; " +
 		"enable the webhooks, or keep it from managing files and commands\n" +
 		"Secret team/one: another manager keeps reverting our changes, which are repeated once a minute; " +
 		"keep it from managing this Secret, which is generated"

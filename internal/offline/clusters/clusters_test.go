@@ -112,7 +112,7 @@ func TestIsProxySecret_KnowsWhatIsMeant(t *testing.T) {
 
 func TestManifests_FindAndDecodeSecrets(t *testing.T) {
 	t.Parallel()
-	m := manifests(t, "{apiVersion: v1, kind: Secret, metadata: {name: broken}, data: {httpProxy: '!', noProxy: 1}}",
+	m := manifests(t, "{apiVersion: v1, kind: Secret, metadata: {name: broken}, data: {httpProxy: '!', noProxy: 1}, stringData: {username: 7}}",
 		clusters.Input{
 			Name: "secret.yaml",
 			Data: []byte(
@@ -128,7 +128,8 @@ func TestManifests_FindAndDecodeSecrets(t *testing.T) {
 	}
 	_, err = m.Secret(m.Objects()[0])
 	const want = "in.yaml: document 1: Secret broken, data.httpProxy: the value is not base64 (bad-encoding); encode it or use stringData; " +
-		"in.yaml: document 1: Secret broken, data.noProxy: the value is not base64 (bad-encoding); encode it or use stringData"
+		"in.yaml: document 1: Secret broken, data.noProxy: the value is not base64 (bad-encoding); encode it or use stringData; " +
+		"in.yaml: document 1: Secret broken, stringData.username: the value is not a string (bad-encoding); quote it"
 	if !finding.Of(err).Has(contract.ReasonInvalidSettings) || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}

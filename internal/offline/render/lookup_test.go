@@ -178,6 +178,24 @@ func TestRender_UpdatesAGeneratedSecretWithoutANamespace(t *testing.T) {
 	}
 }
 
+// TestRender_PatchesExportedObjects renders the output of kubectl get.
+func TestRender_PatchesExportedObjects(t *testing.T) {
+	t.Parallel()
+	const exported = "deletionTimestamp: \"2026-01-01T00:00:00Z\", ownerReferences: [{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, name: m, uid: u}], "
+	written := withPods(scene("team/c", "DemoCluster infra", "KubeadmControlPlane cp", "MachineDeployment md", "KubeadmConfigTemplate md"))
+	output := func(text string) string {
+		result, err := render.Render(t.Context(), render.Options{Inputs: []clusters.Input{{Name: "in.yaml", Data: []byte(text)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(result.Output)
+	}
+	got := output(strings.ReplaceAll(written, "metadata: {", "metadata: {"+exported))
+	if diff := cmp.Diff(output(written), strings.ReplaceAll(got, exported, "")); diff != "" || strings.Count(got, "setup.sh daemon-reload") != 2 {
+		t.Errorf("(-want +got):\n%s\n%s", diff, got)
+	}
+}
+
 // withPods gives the Cluster of a scene a Pod network, so that nothing is missing from it that somebody has to add.
 func withPods(scene string) string {
 	return strings.Replace(scene, "spec: {controlPlaneRef",
