@@ -108,7 +108,7 @@ func eventually(t *testing.T, what string, problem func() string) {
 		}
 		return latest, nil
 	}
-	wait.Rule{Still: 90 * time.Second, Poll: 50 * time.Millisecond, Moved: moved}.Until(t, what, problem)
+	wait.Rule{Still: 90 * time.Second, Poll: 250 * time.Millisecond, Moved: moved}.Until(t, what, problem)
 }
 
 // publisher is a labelled Cluster that asks for outputs.

@@ -82,7 +82,7 @@ func eventually(t *testing.T, what string, problem func() string) {
 // within is eventually for what the manager may do after a pause of its own.
 func within(t *testing.T, patience time.Duration, what string, problem func() string) {
 	t.Helper()
-	wait.Rule{Still: patience, Poll: 50 * time.Millisecond, Moved: shared.requests.writes}.Until(t, what, problem)
+	wait.Rule{Still: patience, Poll: 250 * time.Millisecond, Moved: shared.requests.writes}.Until(t, what, problem)
 }
 
 // classic is a Cluster with all that clusterctl templates bring.

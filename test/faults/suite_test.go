@@ -95,5 +95,5 @@ func create(t *testing.T, objects ...client.Object) {
 // eventually fails if problem does not come to return "" while a manager writes anything, or a while later.
 func eventually(t *testing.T, what string, problem func() string) {
 	t.Helper()
-	wait.Rule{Still: patience, Poll: 20 * time.Millisecond, Moved: shared.audit.writes}.Until(t, what, problem)
+	wait.Rule{Still: patience, Poll: 250 * time.Millisecond, Moved: shared.audit.writes}.Until(t, what, problem)
 }

@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 }
 
 // settled waits for what the API server's caches take some time to see.
-var settled = wait.Rule{Still: 2 * time.Minute, Poll: 50 * time.Millisecond}
+var settled = wait.Rule{Still: 2 * time.Minute, Poll: 250 * time.Millisecond}
 
 // install applies the manifest of variables and waits until Pods get them.
 func install(t *testing.T, vars []systemd.Var) {

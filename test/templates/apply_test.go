@@ -198,7 +198,7 @@ func (a applied) apply(names []string, v values) {
 // eventually waits for problem to return "".
 func (a applied) eventually(problem func() string) {
 	a.t.Helper()
-	wait.Rule{Still: patience, Poll: 50 * time.Millisecond}.Until(a.t, "Cluster "+a.name, problem)
+	wait.Rule{Still: patience, Poll: 250 * time.Millisecond}.Until(a.t, "Cluster "+a.name, problem)
 }
 
 func (a applied) get(name string, object client.Object) {

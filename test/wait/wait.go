@@ -14,12 +14,15 @@ import (
 type Rule struct {
 	// Still is after which time without any movement a wait is given up.
 	Still time.Duration
-	// Poll is how often to look.
+	// Poll is how often to look at most. The first looks follow each other sooner.
 	Poll time.Duration
 	// Moved returns a number that grows whenever something happens that may end the wait. Without it a wait lasts for
 	// Still.
 	Moved func() (int, error)
 }
+
+// soon is after which time to look again, which doubles until it is Poll.
+const soon = 20 * time.Millisecond
 
 // margin is how long before the end of the test program a wait ends, so that its problem is reported.
 const margin = 20 * time.Second
@@ -44,7 +47,7 @@ func (r Rule) Until(t *testing.T, what string, problem func() string) {
 // until waits until problem returns "". deadline is when the test program ends, zero for never.
 func (r Rule) until(ctx context.Context, deadline time.Time, problem func() string) error {
 	last, since := -1, time.Time{}
-	for {
+	for pause := min(soon, r.Poll); ; pause = min(2*pause, r.Poll) {
 		found := problem()
 		if found == "" {
 			return nil
@@ -69,7 +72,7 @@ func (r Rule) until(ctx context.Context, deadline time.Time, problem func() stri
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("the test was stopped: %s", found)
-		case <-time.After(r.Poll):
+		case <-time.After(pause):
 		}
 	}
 }

@@ -3,6 +3,7 @@ package wait
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,7 +25,7 @@ func TestUntil_WaitsAsLongAsAnythingMoves(t *testing.T) {
 		"it never comes and nothing moves":     {comes: never, want: ErrStill, after: 10 * time.Second},
 		"it comes late and something moves":    {comes: time.Hour, moves: time.Hour, after: time.Hour},
 		"it comes too late after the movement": {comes: time.Hour, moves: time.Minute, want: ErrStill, after: 70 * time.Second},
-		"it never comes though all moves":      {comes: never, moves: never, ends: time.Hour, want: ErrLate, after: time.Hour - margin + time.Second},
+		"it never comes though all moves":      {comes: never, moves: never, ends: time.Hour, want: ErrLate, after: time.Hour - margin + soon},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -34,7 +35,7 @@ func TestUntil_WaitsAsLongAsAnythingMoves(t *testing.T) {
 				if test.ends > 0 {
 					deadline = begin.Add(test.ends)
 				}
-				rule := Rule{Still: 10 * time.Second, Poll: time.Second, Moved: func() (int, error) {
+				rule := Rule{Still: 10 * time.Second, Poll: soon, Moved: func() (int, error) {
 					return int(min(time.Since(begin), test.moves) / time.Second), nil
 				}}
 				err := rule.until(t.Context(), deadline, func() string {
@@ -52,6 +53,22 @@ func TestUntil_WaitsAsLongAsAnythingMoves(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestUntil_LooksLessAndLessOften(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now() //nolint:forbidigo // that of the bubble
+		var looks []time.Duration
+		rule := Rule{Still: 300 * time.Millisecond, Poll: 100 * time.Millisecond}
+		err := rule.until(t.Context(), time.Time{}, func() string {
+			looks = append(looks, time.Since(begin)/time.Millisecond)
+			return "away"
+		})
+		if want := []time.Duration{0, 20, 60, 140, 240, 340}; !errors.Is(err, ErrStill) || !slices.Equal(looks, want) {
+			t.Errorf("%v, looks after %v ms, want %v", err, looks, want)
+		}
+	})
 }
 
 func TestUntil_EndsWithTheTest(t *testing.T) {
@@ -74,7 +91,7 @@ func TestUntil_EndsAfterStillWithoutMoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now() //nolint:forbidigo // that of the bubble
-		err := Rule{Still: time.Minute, Poll: time.Second}.until(t.Context(), time.Time{}, func() string { return "missing" })
+		err := Rule{Still: time.Minute, Poll: soon}.until(t.Context(), time.Time{}, func() string { return "missing" })
 		if !errors.Is(err, ErrStill) || time.Since(begin) != time.Minute {
 			t.Errorf("%v after %s, want %v after a minute", err, time.Since(begin), ErrStill)
 		}
