@@ -187,7 +187,7 @@ func (o checkOptions) options(config *rest.Config, streams Streams) (check.Optio
 	config.QPS, config.Timeout, config.WarningHandler = -1, checkRequestTime, rest.NoWarnings{}
 	clock := &serverClock{}
 	config.Wrap(clock.wrap)
-	scheme, err := world.NewScheme()
+	scheme, err := world.Scheme()
 	if err != nil {
 		return check.Options{}, err
 	}

@@ -96,7 +96,7 @@ func loadKubeconfig(file, chosen string) (config *rest.Config, namespace string,
 
 // newReader returns a client without a cache. It has a fixed mapping of its few kinds and needs no discovery.
 func newReader(config *rest.Config) (client.WithWatch, error) {
-	scheme, err := world.NewScheme()
+	scheme, err := world.Scheme()
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func Run(ctx context.Context, o Options, flags *pflag.FlagSet, logs io.Writer) e
 func New(ctx context.Context, config *rest.Config, o Options) (manager.Manager, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = o.QPS, o.Burst
-	scheme, err := world.NewScheme()
+	scheme, err := world.Scheme()
 	if err != nil {
 		return nil, err
 	}

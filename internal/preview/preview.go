@@ -93,7 +93,7 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 }
 
 func run(ctx context.Context, o Options) (Result, error) {
-	scheme, err := world.NewScheme()
+	scheme, err := world.Scheme()
 	if err != nil {
 		return Result{}, err
 	}

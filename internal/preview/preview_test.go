@@ -205,7 +205,7 @@ func TestMergePatch_RejectsLabelsThatAreNoText(t *testing.T) {
 
 func TestChangeOf_KnowsWhatCanBeTriedOut(t *testing.T) {
 	t.Parallel()
-	scheme, err := world.NewScheme()
+	scheme, err := world.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}

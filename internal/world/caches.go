@@ -3,6 +3,7 @@ package world
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,14 +19,14 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// NewScheme returns the scheme of the kinds that the controller reads and writes.
-func NewScheme() (*runtime.Scheme, error) {
+// Scheme returns the scheme of the kinds that the controller reads and writes. Callers must not change it.
+var Scheme = sync.OnceValues(func() (*runtime.Scheme, error) { //nolint:gochecknoglobals // a constant
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kinds.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("building scheme: %w", err)
 	}
 	return scheme, nil
-}
+})
 
 // CacheOptions returns the options of the manager's cache: of every object only what decisions read (kinds.Trim), and
 // of Secrets only the generated ones, which readers must not change. namespace limits it to one

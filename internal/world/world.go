@@ -66,7 +66,7 @@ func (s *store) get(key client.ObjectKey) client.Object {
 
 // Of returns a Reader of objects in memory.
 func Of(ctx context.Context, objects ...client.Object) (*Reader, error) {
-	scheme, err := NewScheme()
+	scheme, err := Scheme()
 	if err != nil {
 		return nil, err
 	}

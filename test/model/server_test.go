@@ -80,7 +80,7 @@ type server struct {
 }
 
 var (
-	newScheme    = sync.OnceValues(world.NewScheme)
+	newScheme    = sync.OnceValues(world.Scheme)
 	newOwnScheme = sync.OnceValues(api.NewScheme)
 )
 

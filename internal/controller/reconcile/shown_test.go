@@ -53,7 +53,7 @@ func (s *shown) List(ctx context.Context, list client.ObjectList, options ...cli
 }
 
 func (*shown) GroupVersionKindFor(object runtime.Object) (schema.GroupVersionKind, error) {
-	scheme, err := world.NewScheme()
+	scheme, err := world.Scheme()
 	if err != nil {
 		return schema.GroupVersionKind{}, err
 	}
