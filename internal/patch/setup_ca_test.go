@@ -66,7 +66,7 @@ func TestInstallCA_KnowsTheFamily(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachTree(t, func(n *tree) {
+			oneTree(t, func(n *tree) {
 				t := n.t
 				if test.osRelease != "" {
 					n.write("etc/os-release", test.osRelease)
@@ -190,7 +190,7 @@ func TestInstallCA_ReadsEveryShapeOfABundle(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachTree(t, func(n *tree) {
+			oneTree(t, func(n *tree) {
 				t := n.t
 				n.write("etc/os-release", "ID=photon\n")
 				n.write("etc/pki/tls/certs/other", "")

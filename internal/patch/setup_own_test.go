@@ -105,7 +105,7 @@ func TestOwnAddresses(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachTree(t, func(n *tree) {
+			oneTree(t, func(n *tree) {
 				t := n.t
 				n.withAddresses(test.ip, test.host, test.full)
 				n.write("etc/capi-proxy-patcher/proxy.env", header+test.env)
