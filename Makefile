@@ -19,11 +19,11 @@ GENERATE := $(TOOL) controller-gen rbac:roleName=manager-role webhook paths=./in
 UNIT_PACKAGES = $$(go list ./... | grep -v '/test/')
 # Packages without goroutines: rules of this module, commands, and packages that compute. The race detector is not used for
 # them. Tests of the other packages call those that compute from many goroutines, under the race detector.
-SEQUENTIAL := /(internal|cmd/.*|hack/.*|internal/(cli|offline/.*|contract|finding|infrastructure|intent|node|noproxy|patch|plan|systemd))$$
+SEQUENTIAL := /(internal|cmd/.*|hack|hack/.*|internal/(cli|offline/.*|contract|finding|infrastructure|intent|node|noproxy|patch|plan|preview|publish|status|systemd))$$
 # Packages that take longest begin.
 ENVTEST_PACKAGES = $$(go list ./test/delivery ./test/hostile ./test/install ./test/faults ./test/envtest ./test/... | grep -vE '/test/(e2e|node)(/|$$)')
 
-# make vet has what go vet finds, and nobody debugs these programs.
+# make lint has what go vet finds, and nobody debugs these programs.
 TEST_FLAGS := -vet=off -ldflags=-w
 # The race detector needs a C compiler.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
@@ -127,17 +127,12 @@ fmt: ## Format the code.
 	$(TOOL) golangci-lint fmt
 
 .PHONY: lint
-lint: ## Lint code and tests.
+lint: ## Lint code and tests, with go vet's analyzers too.
 	status=0; for module in . $(MODULES); do (cd $$module && $(TOOL) golangci-lint run --config '$(CURDIR)/.golangci.yml') || status=1; done; exit $$status
 
 .PHONY: lint-fix
 lint-fix: ## Lint, and fix what can be fixed mechanically.
 	$(TOOL) golangci-lint run --fix
-
-.PHONY: vet
-vet: ## Run go vet.
-	go vet ./...
-	for module in $(MODULES); do go vet -C $$module ./...; done
 
 .PHONY: verify
 verify: verify-help verify-paths verify-actions verify-modules verify-gen verify-golden verify-commits verify-licenses verify-vuln ## Check that what is generated or written down twice agrees, and dependencies.
@@ -191,10 +186,10 @@ verify-vuln: ## Look for known vulnerabilities; says so where the database canno
 
 # Tests with an API server wait much of their time, so lint and unit tests run beside them with a lower priority.
 .PHONY: test
-test: ## Lint, vet and run all tests; the last line is their sum.
+test: ## Lint and run all tests; the last line is their sum.
 	@rm -rf '$(RESULTS)'; mkdir -p out; status=0; \
 	$(MAKE) --no-print-directory test-envtest >out/envtest.log 2>&1 & envtest=$$!; \
-	for target in lint vet test-unit; do nice -n 3 $(MAKE) --no-print-directory $$target || status=1; done; \
+	for target in lint test-unit; do nice -n 3 $(MAKE) --no-print-directory $$target || status=1; done; \
 	wait $$envtest || status=1; cat out/envtest.log; \
 	$(MAKE) --no-print-directory test-summary; exit $$status
 
