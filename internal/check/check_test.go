@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -73,8 +74,6 @@ cluster: {apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: 
   spec: {controlPlaneRef: {kind: KubeadmControlPlane, name: prod}}, status: {conditions: [{type: capi-proxy-patcher.io/ProxyConfigured, status: "True"}]}}
 machine: {apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: prod-0, namespace: team-a, labels: {cluster.x-k8s.io/cluster-name: prod}},
   status: {addresses: [{type: InternalIP, address: 10.1.2.3}, {type: ExternalIP, address: 203.0.113.1}]}}
-extension: {apiVersion: runtime.cluster.x-k8s.io/v1beta2, kind: ExtensionConfig, metadata: {name: capi-proxy-patcher}, spec: {clientConfig: {service: {name: capi-proxy-patcher-hooks, namespace: sys}, caBundle: BUNDLE}},
-  status: {conditions: [{type: Discovered, status: "True"}]}}
 `
 
 func newWorld(t *testing.T) *world {
@@ -103,8 +102,12 @@ func newWorld(t *testing.T) *world {
 			w.objects[name], _ = typed.(client.Object)
 		}
 	}
-	delete(w.objects, "extension")
 	return w
+}
+
+func (w *world) deployment(name string) *appsv1.Deployment {
+	d, _ := w.objects[name].(*appsv1.Deployment)
+	return d
 }
 
 func (w *world) options(t *testing.T) check.Options {
@@ -113,7 +116,7 @@ func (w *world) options(t *testing.T) check.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2"}})
 	for kind := range scheme.AllKnownTypes() {
 		if kind.Kind != w.missing {
 			mapper.Add(kind, meta.RESTScopeNamespace)
@@ -123,6 +126,7 @@ func (w *world) options(t *testing.T) check.Options {
 		{Group: "cert-manager.io", Version: "v1", Kind: "Certificate"},
 		{Group: "runtime.cluster.x-k8s.io", Version: "v1beta2", Kind: "ExtensionConfig"},
 		{Group: "clusterctl.cluster.x-k8s.io", Version: "v1alpha3", Kind: "Provider"},
+		{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "DevCluster"},
 	} {
 		if kind.Kind != w.missing {
 			mapper.Add(kind, meta.RESTScopeNamespace)
@@ -249,10 +253,9 @@ func TestRun_NamesWhatIsBroken(t *testing.T) {
 	reason := func(status, name string) func(*world) {
 		return func(w *world) { w.rows[0].Status, w.rows[0].Reason = status, name }
 	}
-	deployment := func(w *world, name string) *appsv1.Deployment { d, _ := w.objects[name].(*appsv1.Deployment); return d }
 	tests := map[string]test{
 		"Cluster API is too new": {"cluster-api-version", check.Failed, func(w *world) {
-			deployment(w, "core").Spec.Template.Spec.Containers[0].Image = "capi:v1.15.0"
+			w.deployment("core").Spec.Template.Spec.Containers[0].Image = "capi:v1.15.0"
 		}},
 		"the inventory counts more than the image": {"cluster-api-version", check.Failed, func(w *world) {
 			w.objects["provider"] = &unstructured.Unstructured{Object: map[string]any{
@@ -260,16 +263,16 @@ func TestRun_NamesWhatIsBroken(t *testing.T) {
 				"metadata": map[string]any{"name": "cluster-api", "namespace": "capi-system"},
 			}}
 		}},
-		"a version that is none":  {"cluster-api-version", check.Skipped, func(w *world) { deployment(w, "core").Spec.Template.Spec.Containers[0].Image = "capi:main" }},
+		"a version that is none":  {"cluster-api-version", check.Skipped, func(w *world) { w.deployment("core").Spec.Template.Spec.Containers[0].Image = "capi:main" }},
 		"no kubeadm provider":     {"cluster-api-kinds", check.Failed, func(w *world) { w.missing = "KubeadmControlPlane" }},
 		"no cert-manager":         {"cert-manager", check.Failed, func(w *world) { w.missing = "Certificate" }},
-		"feature gates are off":   {"feature-gates", check.Skipped, func(w *world) { deployment(w, "core").Spec.Template.Spec.Containers[0].Args = nil }},
-		"no replica is available": {"deployments", check.Failed, func(w *world) { deployment(w, "manager").Status.AvailableReplicas = 1 }},
+		"feature gates are off":   {"feature-gates", check.Skipped, func(w *world) { w.deployment("core").Spec.Template.Spec.Containers[0].Args = nil }},
+		"no replica is available": {"deployments", check.Failed, func(w *world) { w.deployment("manager").Status.AvailableReplicas = 1 }},
 		"no manager":              {"deployments", check.Failed, func(w *world) { delete(w.objects, "manager") }},
 		"one node":                {"replicas", check.Warning, func(w *world) { delete(w.objects, "b") }},
-		"another version":         {"version", check.Failed, func(w *world) { deployment(w, "manager").Spec.Template.Spec.Containers[0].Image = "r/p:v0.2.0" }},
+		"another version":         {"version", check.Failed, func(w *world) { w.deployment("manager").Spec.Template.Spec.Containers[0].Image = "r/p:v0.2.0" }},
 		"another digest": {"version", check.Failed, func(w *world) {
-			deployment(w, "manager").Spec.Template.Spec.Containers[0].Image = "r/p:v0.1.0@sha256:22"
+			w.deployment("manager").Spec.Template.Spec.Containers[0].Image = "r/p:v0.1.0@sha256:22"
 		}},
 		"no Lease": {"lease", check.Failed, func(w *world) { delete(w.objects, "lease") }},
 		"an old Lease": {"lease", check.Failed, func(w *world) {
@@ -319,6 +322,23 @@ func TestRun_NamesWhatIsBroken(t *testing.T) {
 				t.Errorf("the link is %s", got.Link)
 			}
 		})
+	}
+}
+
+// TestRun_ReadsAddressesOfTheInfrastructure has an object of the provider, or none, beside a Machine.
+func TestRun_ReadsAddressesOfTheInfrastructure(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"dev": "ok: 2 internal addresses", "gone": "ok: 1 internal addresses"} {
+		w := newWorld(t)
+		w.cluster().Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+			APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "DevCluster", Name: name,
+		}
+		w.objects["infrastructure"] = decoded(t, `{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: DevCluster, metadata: {name: dev, namespace: team-a},
+			spec: {subnet: 172.16.0.0/24, public: 203.0.113.7}}`)
+		got := resultsOf(check.Run(t.Context(), w.options(t)))["cluster-addresses"]
+		if text := string(got.Status) + ": " + got.Message; !strings.HasPrefix(text, want) {
+			t.Errorf("%s: got %q, want %q", name, text, want)
+		}
 	}
 }
 
