@@ -11,7 +11,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	yamlv2 "go.yaml.in/yaml/v2"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 	k8syaml "sigs.k8s.io/yaml"
 )
@@ -351,14 +350,6 @@ func keyName(key *yaml.Node) (string, bool) {
 
 // decode returns the JSON-compatible value of a document, numbers as int64 where they fit and float64 otherwise.
 func decode(src string, masked bool) (map[string]any, error) {
-	var direct any
-	if err := yamlv2.Unmarshal([]byte(src), &direct); err == nil {
-		if value, ok := plainValue(direct, masked); ok {
-			if object, ok := value.(map[string]any); ok {
-				return object, nil
-			}
-		}
-	}
 	data, err := k8syaml.YAMLToJSON([]byte(src))
 	if err != nil {
 		// The cause may quote a value and is left out for that.
@@ -375,47 +366,6 @@ func decode(src string, masked bool) (map[string]any, error) {
 		return nil, errors.New("the document is not a mapping of keys to values")
 	}
 	return object, nil
-}
-
-// plainValue converts what the parser of sigs.k8s.io/yaml returns. It reports false for what that package does more
-// about: keys that are no strings, and numbers beyond int.
-func plainValue(value any, masked bool) (any, bool) {
-	switch v := value.(type) {
-	case nil, bool:
-		return v, true
-	case int:
-		return int64(v), true
-	case string:
-		if masked {
-			v = unmask(v)
-		}
-		return v, true
-	case []any:
-		for i := range v {
-			item, ok := plainValue(v[i], masked)
-			if !ok {
-				return nil, false
-			}
-			v[i] = item
-		}
-		return v, true
-	case map[any]any:
-		object := make(map[string]any, len(v))
-		for key, field := range v {
-			name, ok := key.(string)
-			if !ok {
-				return nil, false
-			}
-			if masked {
-				name = unmask(name)
-			}
-			if object[name], ok = plainValue(field, masked); !ok {
-				return nil, false
-			}
-		}
-		return object, true
-	}
-	return nil, false
 }
 
 // normalize gives numbers their Go type and, in a masked document, strings their real text.
