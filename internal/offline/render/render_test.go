@@ -3,6 +3,7 @@ package render_test
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -353,5 +354,32 @@ spec: {clusterName: NAME, template: {spec: {clusterName: NAME, bootstrap: {confi
 	}
 	if got := run("prod-eu", "", patched); strings.Contains(got, "proxy") {
 		t.Errorf("the Cluster's own entries are left:\n%s", got)
+	}
+}
+
+// TestRender_NotesWhatNoClusterUses renders what an earlier run has patched, without its Cluster.
+func TestRender_NotesWhatNoClusterUses(t *testing.T) {
+	t.Parallel()
+	const (
+		template = "apiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {namespace: ns, name: eu%s}\n" +
+			"spec: {template: {spec: {files: [{path: /etc/systemd/system/kubelet.service.d/http-proxy.conf, content: \"%s\"}]}}}\n"
+		managed  = `# Managed by capi-proxy-patcher\n[Service]\n`
+		carries  = "carries the proxy but no Cluster in the input uses it; left unchanged"
+		topology = `, labels: {topology.cluster.x-k8s.io/owned: ""}`
+	)
+	for name, test := range map[string]struct {
+		metadata, content string
+		want              bool
+	}{
+		"patched": {"", managed, true}, "of the user": {"", `[Service]\n`, false}, "of a topology": {topology, managed, false},
+	} {
+		text := fmt.Sprintf(template, test.metadata, test.content)
+		result, err := render.Render(t.Context(), render.Options{Inputs: []clusters.Input{{Name: "in.yaml", Data: []byte(text)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(result.Notes, "\n"); strings.Contains(got, carries) != test.want || string(result.Output) != text {
+			t.Errorf("%s: notes %q, and output\n%s", name, got, result.Output)
+		}
 	}
 }
