@@ -2,6 +2,7 @@ package check_test
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -44,12 +45,9 @@ func decoded(t *testing.T, text string) client.Object {
 	if object.GetKind() != "ClusterClass" {
 		return object
 	}
-	typed, raw := &clusterv1.ClusterClass{}, []byte(nil)
 	raw, err := json.Marshal(object.Object)
-	if err == nil {
-		err = json.Unmarshal(raw, typed)
-	}
-	if err != nil {
+	typed := &clusterv1.ClusterClass{}
+	if err = errors.Join(err, json.Unmarshal(raw, typed)); err != nil {
 		t.Fatal(err)
 	}
 	return typed
