@@ -1,0 +1,167 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
+)
+
+// proxySecrets are proxy Secrets without credentials, by name. Reading one whose name is "unread" fails.
+type proxySecrets []string
+
+func (s proxySecrets) ReadSecret(_ context.Context, name types.NamespacedName) (*resolve.Secret, error) {
+	if name.Name == "unread" {
+		return nil, errRefused
+	}
+	if !slices.Contains(s, name.Name) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return &resolve.Secret{Name: name, Watched: true, Data: map[string][]byte{contract.KeyHTTPProxy: []byte("http://p.example.com:1")}}, nil
+}
+
+func noon() time.Time { return time.Unix(0, 0) }
+
+// settingsPass is a pass over a Cluster with proxy Secrets. counted are the outcomes of lookups.
+func settingsPass(counted *[]string) *pass {
+	c := &Controller{}
+	c.Now = noon
+	c.Memory = &world.Memory{Secrets: proxySecrets{"http-proxy", "pool"}}
+	c.Resolved = func(outcome string) { *counted = append(*counted, outcome) }
+	c.writer = &reconcile.Writer{Client: backoff.New(apiServer{}, nil, c.Now)}
+	cluster := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one"}}
+	return c.newPass(cluster, intent.Cluster{Namespace: "team", Name: "one", Enabled: true, EndpointHost: "cp.example.com"})
+}
+
+// TestValues_OfAPoolAreThoseOfItsSecret has pools that name a proxy Secret.
+func TestValues_OfAPoolAreThoseOfItsSecret(t *testing.T) {
+	t.Parallel()
+	main := &resolve.Resolution{}
+	for name, test := range map[string]struct {
+		override string
+		secret   string // of the resolution
+		reason   string // of the only finding, and of the lookup
+		err      error
+	}{
+		"none named":              {"", "", "", nil},
+		"another":                 {"pool", "team/pool", contract.ReasonConfigured, nil},
+		"one that is missing":     {"missing", "", contract.ReasonSettingsNotFound, nil},
+		"one that cannot be read": {"unread", "", contract.ReasonInternalError, errRefused},
+	} {
+		var counted []string
+		var out report.Outcome
+		p := settingsPass(&counted)
+		f := facts{pass: p, ctx: t.Context(), main: main, out: &out}
+		values, err := f.Values(plan.Object{Pools: []plan.Pool{{Pool: intent.Pool{Override: test.override}}}})
+		if !errors.Is(err, test.err) {
+			t.Errorf("%s: error %v", name, err)
+		}
+		switch {
+		case test.override == "":
+			if values.Resolution != main || len(counted) > 0 {
+				t.Errorf("%s: %+v, lookups %v", name, values, counted)
+			}
+			continue
+		case len(counted) != 1 || counted[0] != test.reason:
+			t.Errorf("%s: lookups %v", name, counted)
+		}
+		if found := test.reason == contract.ReasonSettingsNotFound; (len(out.Findings) > 0 && out.Findings[0].Reason == test.reason) != found {
+			t.Errorf("%s: findings %+v", name, out.Findings)
+		}
+		if test.secret != "" && (values.Resolution == nil || values.Resolution.Secret.Name.String() != test.secret) {
+			t.Errorf("%s: %+v", name, values.Resolution)
+		}
+	}
+}
+
+// machineList has one Machine of a control plane.
+type machineList struct{ client.Reader }
+
+func (machineList) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if machines, is := list.(*kinds.MachineList); is {
+		machines.Items = []kinds.Machine{{
+			ObjectMeta: metav1.ObjectMeta{Name: "cp-0"},
+			Status:     kinds.MachineStatus{Addresses: clusterv1.MachineAddresses{{Type: clusterv1.MachineInternalIP, Address: "10.77.0.61"}}},
+		}}
+	}
+	return nil
+}
+
+// TestProxiedNodes_AreAWarning reads Machines only for target static-pods: without a reader, a request panics.
+func TestProxiedNodes_AreAWarning(t *testing.T) {
+	t.Parallel()
+	var counted []string
+	p := settingsPass(&counted)
+	main, _, err := p.resolve(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := p.proxiedNodes(t.Context(), main); err != nil || len(out.Warnings) > 0 {
+		t.Errorf("without static Pods: %+v, %v", out, err)
+	}
+	p.Live, p.options.Targets = machineList{}, []contract.Target{contract.TargetStaticPods}
+	out, err := p.proxiedNodes(t.Context(), main)
+	if err != nil || len(out.Warnings) != 1 || len(p.settings) != 2 || len(p.settings[1].Warnings) != 1 {
+		t.Errorf("%+v, %+v, %v", out, p.settings, err)
+	}
+}
+
+// TestCarryOut_RecordsTheProxySecret has an object without a change.
+func TestCarryOut_RecordsTheProxySecret(t *testing.T) {
+	t.Parallel()
+	var counted []string
+	p := settingsPass(&counted)
+	main, _, err := p.resolve(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &kinds.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	reconciled, _, err := p.carryOut(t.Context(), reconcile.NewObject(config, plan.KindConfig, false), plan.Decision{Resolution: main})
+	if err != nil || reconciled.Proxy != "team/http-proxy" {
+		t.Errorf("the record has %q, error %v", reconciled.Proxy, err)
+	}
+}
+
+func TestReadOptions_OfATopologyAreChecked(t *testing.T) {
+	t.Parallel()
+	for name, annotations := range map[string]map[string]string{
+		"an output version": {contract.AnnotationOutputVersion: "none"}, "targets": {contract.AnnotationTargets: "windows"},
+	} {
+		cluster := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
+		p := (&Controller{writer: &reconcile.Writer{}}).newPass(cluster, intent.Cluster{Enabled: true, Topology: true})
+		if err := p.readOptions(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestNew_NeedsAllThatItUses(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(*Config){
+		"Client": func(c *Config) { c.Client = nil }, "Live": func(c *Config) { c.Live = nil }, "Memory": func(c *Config) { c.Memory = nil },
+		"Recorder": func(c *Config) { c.Recorder = nil }, "Now": func(c *Config) { c.Now = nil },
+	} {
+		config := Config{Client: apiServer{}, Live: machineList{}, Memory: &world.Memory{}, Recorder: events.NewFakeRecorder(1), Now: noon}
+		leave(&config)
+		if _, err := New(config); err == nil {
+			t.Errorf("without %s: no error", name)
+		}
+	}
+}
