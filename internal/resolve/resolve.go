@@ -173,7 +173,7 @@ func (r Resolver) Resolve(ctx context.Context, cluster intent.Cluster, options i
 	for _, name := range candidates {
 		secret, err := r.Secrets.ReadSecret(ctx, name)
 		if err != nil {
-			return Resolution{}, fmt.Errorf("reading Secret %s: %w", name, err)
+			return Resolution{}, fmt.Errorf("reading Secret %s: %w", display(name), err)
 		}
 		if secret != nil {
 			found = secret
