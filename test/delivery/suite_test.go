@@ -90,7 +90,8 @@ func manage(t *testing.T, ns string, arguments ...string) (stop func()) {
 	return stop
 }
 
-// eventually waits until problem returns "", or fails when the condition of no Cluster has changed for a while.
+// eventually waits until problem returns "", or fails when the condition of no Cluster has changed for a while: the product
+// asks a workload cluster again after a minute, and a first answer may come too late.
 func eventually(t *testing.T, what string, problem func() string) {
 	t.Helper()
 	moved := func() (int, error) {
@@ -108,7 +109,7 @@ func eventually(t *testing.T, what string, problem func() string) {
 		}
 		return latest, nil
 	}
-	wait.Rule{Still: 90 * time.Second, Poll: 250 * time.Millisecond, Moved: moved}.Until(t, what, problem)
+	wait.Rule{Still: 4 * time.Minute, Poll: 250 * time.Millisecond, Moved: moved}.Until(t, what, problem)
 }
 
 // publisher is a labelled Cluster that asks for outputs.
