@@ -54,6 +54,8 @@ func TestPublish_PrintsEveryOutput(t *testing.T) {
 		"only":     {Wanted: true, Only: true},
 		"workload": {Wanted: true, Only: true, Workload: true},
 		"printed":  {Wanted: true, Only: true, List: "istio,tkg"},
+		// What tkg prints is for the management cluster.
+		"printed-workload": {Wanted: true, Only: true, Workload: true, List: "istio,tkg"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
