@@ -165,3 +165,23 @@ func TestNew_NeedsAllThatItUses(t *testing.T) {
 		}
 	}
 }
+
+// TestPreview_ReportsWhatTheUserHasToChange has a Controller that can neither read nor write.
+func TestPreview_ReportsWhatTheUserHasToChange(t *testing.T) {
+	t.Parallel()
+	labelled := func() *kinds.Cluster {
+		return &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{
+			Labels: map[string]string{contract.LabelEnabled: "yes"},
+		}}
+	}
+	c := &Controller{writer: &reconcile.Writer{}}
+	preview, err := c.Preview(t.Context(), labelled())
+	if err != nil || len(preview.Findings) != 1 || preview.Condition.Reason != contract.ReasonInvalidSettings {
+		t.Errorf("findings %+v, condition %+v, error %v", preview.Findings, preview.Condition, err)
+	}
+	deleted := labelled()
+	deleted.DeletionTimestamp = new(metav1.Now())
+	if preview, err := c.Preview(t.Context(), deleted); err != nil || len(preview.Findings) > 0 {
+		t.Errorf("of a Cluster that is being deleted: %+v, %v", preview.Findings, err)
+	}
+}
