@@ -91,6 +91,18 @@ func TestValues_OfAPoolAreThoseOfItsSecret(t *testing.T) {
 	}
 }
 
+// resolved is a pass that has resolved the settings of its Cluster.
+func resolved(t *testing.T) (*pass, *resolve.Resolution) {
+	t.Helper()
+	var counted []string
+	p := settingsPass(&counted)
+	main, _, err := p.resolve(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, main
+}
+
 // machineList has one Machine of a control plane.
 type machineList struct{ client.Reader }
 
@@ -107,12 +119,7 @@ func (machineList) List(_ context.Context, list client.ObjectList, _ ...client.L
 // TestProxiedNodes_AreAWarning reads Machines only for target static-pods: without a reader, a request panics.
 func TestProxiedNodes_AreAWarning(t *testing.T) {
 	t.Parallel()
-	var counted []string
-	p := settingsPass(&counted)
-	main, _, err := p.resolve(t.Context(), "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, main := resolved(t)
 	if out, err := p.proxiedNodes(t.Context(), main); err != nil || len(out.Warnings) > 0 {
 		t.Errorf("without static Pods: %+v, %v", out, err)
 	}
@@ -126,12 +133,7 @@ func TestProxiedNodes_AreAWarning(t *testing.T) {
 // TestCarryOut_RecordsTheProxySecret has an object without a change.
 func TestCarryOut_RecordsTheProxySecret(t *testing.T) {
 	t.Parallel()
-	var counted []string
-	p := settingsPass(&counted)
-	main, _, err := p.resolve(t.Context(), "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, main := resolved(t)
 	config := &kinds.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	reconciled, _, err := p.carryOut(t.Context(), reconcile.NewObject(config, plan.KindConfig, false), plan.Decision{Resolution: main})
 	if err != nil || reconciled.Proxy != "team/http-proxy" {

@@ -12,7 +12,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// TestApply_DoesWhatPlanSays has a node go from each set of targets to each other, with another password, other
+// TestApply_DoesWhatPlanSays has a node go from each set of default targets to each other, with another password, other
 // certificates and another script. patch.ChangeOf says to users what that changes before it is done.
 func TestApply_DoesWhatPlanSays(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestApply_DoesWhatPlanSays(t *testing.T) {
 	}
 }
 
-// targetSets are all sets of targets, without any for a node without the product.
+// targetSets are all sets of default targets. The empty set is a node without the product.
 func targetSets() [][]contract.Target {
 	all := contract.Targets()
 	sets := make([][]contract.Target, 0, 1<<len(all))

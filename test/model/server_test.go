@@ -79,13 +79,10 @@ type server struct {
 	nodes *nodes
 }
 
-var (
-	newScheme    = sync.OnceValues(world.Scheme)
-	newOwnScheme = sync.OnceValues(api.NewScheme)
-)
+var newOwnScheme = sync.OnceValues(api.NewScheme)
 
 func newServer() *server {
-	scheme, err := newScheme()
+	scheme, err := world.Scheme()
 	must(err)
 	own, err := newOwnScheme()
 	must(err)
