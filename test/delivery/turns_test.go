@@ -121,8 +121,8 @@ func (c *crowd) settles(what, generated, before string, bound int) string {
 	return version
 }
 
-// TestTurns_AreNeverMoreThanTheBound has twelve nodes change, and gives all back. What else decides about turns is in the tests
-// of package workload.
+// TestTurns_AreNeverMoreThanTheBound updates twelve nodes and restores them. Tests of package workload have the other
+// decisions about turns.
 func TestTurns_AreNeverMoreThanTheBound(t *testing.T) {
 	t.Parallel()
 	if shared == nil {

@@ -14,14 +14,14 @@ import (
 type Rule struct {
 	// Still is after which time without any movement a wait is given up.
 	Still time.Duration
-	// Poll is how often to look at most. The first looks follow each other sooner.
+	// Poll is the longest pause between two looks.
 	Poll time.Duration
 	// Moved returns a number that grows whenever something happens that may end the wait. Without it a wait lasts for
 	// Still.
 	Moved func() (int, error)
 }
 
-// soon is after which time to look again, which doubles until it is Poll.
+// soon is the first pause between two looks. Each pause is twice the one before it, up to Rule.Poll.
 const soon = 20 * time.Millisecond
 
 // margin is how long before the end of the test program a wait ends, so that its problem is reported.
