@@ -99,11 +99,11 @@ func TestKubernetes(t *testing.T) {
 	}) {
 		return
 	}
-	plain := s.plainCluster(t) // Cluster API makes its bootstrap data meanwhile
-	static, without := s.startStatic(t)
+	// Each applies its Clusters shortly before it boots their nodes: Cluster API's controllers try again less and less often,
+	// up to every 17 minutes, while an endpoint does not answer.
 	t.Run("cluster", s.cluster)
-	t.Run("a proxy without credentials", func(t *testing.T) { s.plain(t, plain) })
-	t.Run("static Pods", func(t *testing.T) { s.static(t, static, without) })
+	t.Run("a proxy without credentials", s.plain)
+	t.Run("static Pods", s.static)
 	t.Run("in place", s.inPlace)
 	t.Run("pulls", s.pulls)
 	t.Run("nothing is left on the host", func(t *testing.T) {

@@ -71,9 +71,9 @@ func onVIP(manifest, first, vip string) string {
 
 // plain makes a cluster of two nodes behind a proxy without credentials, has Cluster API replace the control plane, and
 // has kube-apiserver ask the worker's kubelet. No address of a node is in NO_PROXY but the endpoint.
-func (s *suite) plain(t *testing.T, c cluster) {
-	t.Helper()
+func (s *suite) plain(t *testing.T) {
 	s.report.Step(t, stepPlain)
+	c := s.plainCluster(t)
 	first := s.node(t, nodeOptions{
 		name: "plain-control-plane", address: plainFirst, pods: "10.244.0.0/24",
 		boot: c.waitBoot(t, ofControlPlane),

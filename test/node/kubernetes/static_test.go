@@ -59,10 +59,11 @@ func (c cluster) message(t *testing.T) string {
 }
 
 // static makes a cluster of three nodes whose static Pods have the variables, and has kube-apiserver ask the worker's
-// kubelet, and services. without is a Cluster without a network of the nodes in its list.
-func (s *suite) static(t *testing.T, c, without cluster) {
-	t.Helper()
+// kubelet, and services. Another Cluster has no network of the nodes in its list.
+func (s *suite) static(t *testing.T) {
 	s.report.Step(t, stepStatic)
+	s.lab.StartProxy(t, lab.Proxy{Name: staticProxy, Port: 3133})
+	c, without := s.staticCluster(t, "static", nodeNetwork), s.staticCluster(t, "static-without", "corp.example.com")
 	waitUntil(t, "the warning about a list without nodes", func() bool {
 		return strings.Contains(without.message(t), "no-node-network: ")
 	})
@@ -191,11 +192,4 @@ func (s *suite) askService(t *testing.T, first, worker node) {
 		_, err := first.Run("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "create", "configmap", "asked", "--dry-run=server")
 		return err != nil && strings.Contains(err.Error(), "status code: 204")
 	})
-}
-
-// startStatic starts the proxy of static Pods and applies both Clusters.
-func (s *suite) startStatic(t *testing.T) (with, without cluster) {
-	t.Helper()
-	s.lab.StartProxy(t, lab.Proxy{Name: staticProxy, Port: 3133})
-	return s.staticCluster(t, "static", nodeNetwork), s.staticCluster(t, "static-without", "corp.example.com")
 }
