@@ -85,14 +85,6 @@ type Result struct {
 
 // Run runs a pass, again if an object has changed since it was read.
 func Run(ctx context.Context, o Options) (result Result, err error) {
-	err = retry.RetryOnConflict(wait.Backoff{Steps: 6, Duration: 100 * time.Millisecond, Factor: 2}, func() error {
-		result, err = run(ctx, o)
-		return err
-	})
-	return result, err
-}
-
-func run(ctx context.Context, o Options) (Result, error) {
 	scheme, err := world.Scheme()
 	if err != nil {
 		return Result{}, err
@@ -103,6 +95,14 @@ func run(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("setting up client: %w", err)
 	}
+	err = retry.RetryOnConflict(wait.Backoff{Steps: 6, Duration: 100 * time.Millisecond, Factor: 2}, func() error {
+		result, err = run(ctx, api, o)
+		return err
+	})
+	return result, err
+}
+
+func run(ctx context.Context, api client.Client, o Options) (Result, error) {
 	cluster := &kinds.Cluster{}
 	key := client.ObjectKey{Namespace: o.Namespace, Name: o.Cluster}
 	if err := api.Get(ctx, key, cluster); err != nil {

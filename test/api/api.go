@@ -5,6 +5,7 @@ package api
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,12 +29,13 @@ func NewScheme() (*runtime.Scheme, error) {
 	)
 }
 
-// Into reads an object as another type, as one does that gets it from an API server.
+// Into reads an object as another type, as one does that gets it from an API server: nothing is left of what was there.
 func Into(object, into any) error {
 	text, err := json.Marshal(object)
 	if err != nil {
 		return err
 	}
+	reflect.ValueOf(into).Elem().SetZero()
 	return json.Unmarshal(text, into)
 }
 

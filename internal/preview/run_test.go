@@ -1,0 +1,220 @@
+package preview
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
+)
+
+// running returns an API server with a Cluster that has a proxy Secret, no label, and a Machine of its control plane, of
+// its MachineDeployment and of another Cluster, and two nodes of a MachinePool.
+func (s *server) running() client.Client {
+	t := s.t
+	t.Helper()
+	c := vocabulary.NewClassic("team", "one", "demo")
+	secret := vocabulary.ProxySecret("team", "one-http-proxy", nil)
+	secret.Data = map[string][]byte{contract.KeyHTTPProxy: []byte("http://proxy.example.com:3128")}
+	c.Pool.Status.NodeRefs = append(c.Pool.Status.NodeRefs, corev1.ObjectReference{Name: "node-p"}, corev1.ObjectReference{Name: "node-q"})
+	c.Cluster.Status.Conditions = []metav1.Condition{{
+		Type: contract.ConditionProxyConfigured, Status: "False", Reason: contract.ReasonInPlaceFailed, Message: "of a node",
+	}}
+	objects := []client.Object{c.Cluster, c.ControlPlane, c.Deployment, c.Template, c.Pool, c.Config, secret}
+	for name, labels := range map[string]map[string]string{
+		"one-cp-a":   {clusterv1.ClusterNameLabel: "one", clusterv1.MachineControlPlaneLabel: ""},
+		"one-md-a":   {clusterv1.ClusterNameLabel: "one", clusterv1.MachineDeploymentNameLabel: "one-md"},
+		"one-md-b":   {clusterv1.ClusterNameLabel: "one", clusterv1.MachineDeploymentNameLabel: "one-md"},
+		"other-md-a": {clusterv1.ClusterNameLabel: "other", clusterv1.MachineDeploymentNameLabel: "one-md"},
+	} {
+		machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Labels: labels, CreationTimestamp: metav1.Unix(1, 0)}}
+		machine.Spec = vocabulary.MachineSpec(labels[clusterv1.ClusterNameLabel], "demo", "KubeadmConfig", name)
+		if name != "one-md-b" { // it has no Node yet
+			machine.Status.NodeRef.Name = "node-of-" + name
+		}
+		config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Labels: labels, CreationTimestamp: metav1.Unix(1, 0)}}
+		config.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: "1", Controller: new(true),
+		}}
+		config.Status.DataSecretName = name
+		config.Status.Conditions = []metav1.Condition{{
+			Type: bootstrapv1.KubeadmConfigDataSecretAvailableCondition, Status: metav1.ConditionTrue, Reason: "Available",
+			LastTransitionTime: metav1.Unix(1, 0),
+		}}
+		objects = append(objects, machine, config)
+	}
+	scheme, err := api.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Cluster{}).WithObjects(objects...)
+	shown, err := api.NewClient(interceptor.NewClient(stored.Build(), s.funcs()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shown
+}
+
+// server is an API server that fails for a write that is no dry run. It carries out all that come before the last change.
+type server struct {
+	t        *testing.T
+	carryOut bool
+}
+
+// of returns where a write of object goes: a copy of it, unless it is carried out. The stand-in of an API server does not
+// answer dry runs with the object.
+func (s *server) of(ctx context.Context, stored client.Client, object client.Object, dryRun []string) client.Client {
+	if !slices.Equal(dryRun, []string{metav1.DryRunAll}) {
+		s.t.Errorf("a write of %T %s is no dry run", object, object.GetName())
+	}
+	if s.carryOut {
+		return stored
+	}
+	building, found := fake.NewClientBuilder().WithScheme(stored.Scheme()), object.DeepCopyObject().(client.Object)
+	if err := stored.Get(ctx, client.ObjectKeyFromObject(object), found); err == nil {
+		building = building.WithObjects(found)
+	}
+	return building.Build()
+}
+
+func (s *server) funcs() interceptor.Funcs {
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			return s.of(ctx, c, o, (&client.CreateOptions{}).ApplyOptions(options).DryRun).Create(ctx, o)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			return s.of(ctx, c, o, (&client.UpdateOptions{}).ApplyOptions(options).DryRun).Update(ctx, o)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+			return s.of(ctx, c, o, (&client.DeleteOptions{}).ApplyOptions(options).DryRun).Delete(ctx, o)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+			return s.of(ctx, c, o, (&client.PatchOptions{}).ApplyOptions(options).DryRun).Patch(ctx, o, p)
+		},
+	}
+}
+
+// try returns what run says about the last of some changes, in lines.
+func (s *server) try(changes ...string) (lines string) {
+	t := s.t
+	t.Helper()
+	api := s.running()
+	for i, change := range changes {
+		s.carryOut = i < len(changes)-1
+		objects, err := ReadChanges(strings.NewReader(change))
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := run(t.Context(), api, Options{
+			Namespace: "team", Cluster: "one", Changes: objects, Now: func() time.Time { return time.Unix(1_000_000, 0) },
+		})
+		if err != nil {
+			return err.Error()
+		}
+		var b strings.Builder
+		for _, w := range result.Writes {
+			fmt.Fprintf(&b, "%s %s %s, spec %t\n", w.Verb, w.Kind, w.Name, w.Spec)
+		}
+		for _, r := range result.Rolls {
+			fmt.Fprintf(&b, "replaced %s %s %s %s\n", r.Kind, r.Name, r.Machines, r.Why)
+		}
+		for _, r := range result.Restarts {
+			fmt.Fprintf(&b, "in place %s %s %s %s: %d added, %d replaced, %s\n", r.Kind, r.Name, r.Machines, r.Nodes, len(r.Adds), len(r.Replaces), r.NodeChange.Restarts)
+		}
+		for _, g := range result.Data().Behind {
+			fmt.Fprintf(&b, "behind %s %s %d\n", g.Kind, g.Name, len(g.Machines))
+		}
+		lines = b.String() + result.Hint + result.Condition.Reason
+	}
+	return lines
+}
+
+func TestRun_SaysWhatAChangeDoes(t *testing.T) {
+	t.Parallel()
+	const (
+		none    = "{kind: Secret, apiVersion: v1, metadata: {name: another}}"
+		at      = "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: one, "
+		label   = `labels: {capi-proxy-patcher.io/enabled: "true"}`
+		rollout = ", annotations: {capi-proxy-patcher.io/rollout: "
+		secret  = `{apiVersion: v1, kind: Secret, metadata: {name: one-http-proxy, labels: {capi-proxy-patcher.io/proxy-secret: ""}}, stringData: {httpProxy: "http://next:1"}}`
+		objects = "create Secret one-proxy-files, spec true\n"
+		pools   = "patch KubeadmConfigTemplate one-md, spec true\npatch KubeadmConfig one-mp, spec true\n"
+		nodes   = "in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 5 added, 0 replaced, [containerd kubelet]\n" +
+			"in place MachineDeployment one-md [one-md-a] [node-of-one-md-a]: 5 added, 0 replaced, [containerd kubelet]\n" +
+			"in place MachinePool one-mp [] [node-p node-q]: "
+		behind  = "behind KubeadmControlPlane one 1\nbehind MachineDeployment one-md 2\n"
+		noNode  = "behind MachineDeployment one-md 1\n"
+		noLabel = "it has no label capi-proxy-patcher.io/enabled=true, so the controller configures no proxy for it, and removes what it has written before"
+	)
+	for name, test := range map[string]struct {
+		changes []string
+		want    string
+	}{
+		"nothing": {[]string{none}, noLabel},
+		"the label": {
+			[]string{at + label + "}}"},
+			objects + pools + behind + contract.ReasonWaitingForRollout,
+		},
+		"the label, at once": {
+			[]string{at + label + rollout + "Immediate}}}"},
+			objects + "patch KubeadmControlPlane one, spec true\n" + pools + "patch MachineDeployment one-md, spec true\n" +
+				"replaced KubeadmControlPlane one [one-cp-a] its bootstrap configuration changes\n" +
+				"replaced MachineDeployment one-md [one-md-a one-md-b] spec.rollout.after is set, because Machines are behind and annotation rollout is Immediate\n" +
+				contract.ReasonConfigured,
+		},
+		"the label, in place": {
+			[]string{at + label + rollout + "InPlace}}}"},
+			objects + pools + nodes + "5 added, 0 replaced, [containerd kubelet]\n" + noNode + contract.ReasonWaitingForRollout,
+		},
+		"nothing, after the label": {[]string{at + label + "}}", none}, behind + contract.ReasonWaitingForRollout},
+		"another proxy":            {[]string{at + label + "}}", secret}, "update Secret one-proxy-files, spec true\n" + behind + contract.ReasonWaitingForRollout},
+		"another proxy, in place": {
+			[]string{at + label + rollout + "InPlace}}}", secret},
+			"update Secret one-proxy-files, spec true\n" + nodes + "0 added, 3 replaced, [containerd kubelet]\n" + noNode + contract.ReasonWaitingForRollout,
+		},
+		"in place, after all objects have it": {
+			[]string{at + label + rollout + "Immediate}}}", at + label + rollout + "InPlace}}}"},
+			nodes + "0 added, 3 replaced, [containerd kubelet]\n" + noNode + contract.ReasonInPlaceFailed,
+		},
+		"a Secret without a proxy": {
+			[]string{at + label + "}}", strings.Replace(secret, `httpProxy: "http://next:1"`, "noProxy: x", 1)},
+			behind + contract.ReasonInvalidSettings,
+		},
+		"another kind": {
+			[]string{"{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}"},
+			"ConfigMap one cannot be tried out; only a Cluster, a Secret, and annotations of a MachineDeployment or MachinePool can",
+		},
+		"no label, after it was there": {[]string{at + label + "}}", at + "labels: {}}}"}, pools + "delete Secret one-proxy-files, spec true\n" + noLabel},
+		"a Cluster that is paused":     {[]string{at + label + "}, spec: {paused: true}}"}, "it is paused, so the controller changes nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, (&server{t: t}).try(test.changes...)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRun_NamesTheClusterThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	api := (&server{t: t}).running()
+	const want = `reading Cluster team/none: clusters.cluster.x-k8s.io "none" not found`
+	if _, err := run(t.Context(), api, Options{Namespace: "team", Cluster: "none"}); err == nil || err.Error() != want {
+		t.Errorf("says %v, want %s", err, want)
+	}
+}
