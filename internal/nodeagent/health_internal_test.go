@@ -4,8 +4,10 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +71,34 @@ func serve(t *testing.T, handler http.Handler) string {
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return socket
+}
+
+func TestKubeletAnswers(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]string{http.StatusOK: "", http.StatusInternalServerError: ": status Internal Server Error", 0: "connection refused"} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		if status == 0 {
+			server.Close()
+		}
+		if err := kubeletAnswers(t.Context(), server.URL); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("status %d: %v, want %q", status, err, want)
+		}
+		server.Close()
+	}
+}
+
+func TestSteps_AreWrittenOnceWhenTheyEnd(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	s := steps{to: &out}
+	s.end()
+	s.begin("one")
+	s.begin("two")
+	s.end()
+	s.end()
+	if got := regexp.MustCompile(` \(\d.*s\)\n`).ReplaceAllString(out.String(), ";"); got != "capi-proxy-patcher: one;capi-proxy-patcher: two;" {
+		t.Errorf("written is %q", got)
+	}
 }
 
 func TestHealthzOf_IsWhereTheConfigurationSays(t *testing.T) {

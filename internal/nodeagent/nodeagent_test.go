@@ -511,6 +511,9 @@ func TestWatch_ListensOnTheLoopbackInterfaceOnly(t *testing.T) {
 			t.Errorf("listens on %q", address)
 		}
 	}
+	if err := nodeagent.Watch(ctx, nodeagent.Options{Root: "/does/not/exist"}, "127.0.0.1:0", time.Hour, &bytes.Buffer{}); err == nil {
+		t.Error("watches a folder that does not exist")
+	}
 }
 
 func freeAddress(t *testing.T) string {

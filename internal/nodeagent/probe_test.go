@@ -108,6 +108,38 @@ func TestProbe_NamesWhatIsWrong(t *testing.T) {
 	}
 }
 
+// Only what is given is asked for. A DNS server that does not answer is no reason to stop.
+func TestProbe_AsksForWhatIsGiven(t *testing.T) {
+	t.Parallel()
+	f := newFolders(t)
+	f.put(contract.PathProxyEnv, proxyEnv(t, "http://127.0.0.1:1", ".svc"), 0o600)
+	for given, want := range map[string]struct {
+		options nodeagent.ProbeOptions
+		checks  []string
+	}{
+		"nothing":        {nodeagent.ProbeOptions{}, nil},
+		"the API server": {nodeagent.ProbeOptions{APIServer: "https://x.svc:1"}, []string{"node-api-server"}},
+		"a name":         {nodeagent.ProbeOptions{DNSName: "x.svc"}, nil},
+		"a DNS server":   {nodeagent.ProbeOptions{DNSServer: "127.0.0.1"}, nil},
+		"both":           {nodeagent.ProbeOptions{DNSName: "x.svc", DNSServer: "127.0.0.1"}, []string{"node-dns"}},
+	} {
+		want.options.Root = f.Root
+		answers, err := nodeagent.Probe(t.Context(), want.options)
+		var failed []string
+		for _, answer := range answers {
+			if answer.Check == "node-api-server" || answer.Check == "node-dns" {
+				failed = append(failed, string(answer.Check))
+				if answer.OK || !strings.Contains(answer.Message, "https://x.svc") {
+					t.Errorf("%s: %+v", given, answer)
+				}
+			}
+		}
+		if err != nil || !slices.Equal(failed, want.checks) {
+			t.Errorf("%s: checks are %q, %v; want %q", given, failed, err, want.checks)
+		}
+	}
+}
+
 // Whatever certificates and hosts are called, all answers fit into the message of a container.
 func TestProbe_IsBounded(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -183,6 +185,43 @@ func TestServer_SendsHeaderAndStatusOfAHandler(t *testing.T) {
 	text, err := io.ReadAll(c)
 	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 201 Created\r\n") || !strings.Contains(string(text), "\r\nLocation: /y\r\n") {
 		t.Errorf("%q %v", text, err)
+	}
+}
+
+func TestServer_CountsAnswers(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		path, body string
+		status     int
+		outcome    string // that the handler chooses
+		want       string
+	}{
+		"created":            {"/x", "", http.StatusCreated, "", "/x done"},
+		"a client's fault":   {"/x", "", http.StatusBadRequest, "", "/x refused"},
+		"its own fault":      {"/x", "", http.StatusInternalServerError, "", "/x failed"},
+		"of the handler":     {"/x", "", http.StatusOK, Refused, "/x refused"},
+		"another path":       {"/y", "", http.StatusOK, "", " refused"},
+		"a body that is big": {"/x", "12345", http.StatusOK, "", " refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var counted []string
+			server := New(Options{Name: "hooks", MaxBody: 4, Time: time.Minute, Answered: func(name, path, outcome string, took time.Duration) {
+				counted = append(counted, path+" "+outcome)
+				if name != "hooks" || took < 0 || took > time.Minute {
+					t.Errorf("%s took %s", name, took)
+				}
+			}})
+			server.Register("/x", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.(*Exchange).Outcome = test.outcome
+				w.WriteHeader(test.status)
+			}))
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, test.path, strings.NewReader(test.body))
+			server.serve(httptest.NewRecorder(), request)
+			if !slices.Equal(counted, []string{test.want}) {
+				t.Errorf("counted are %q, want %q", counted, test.want)
+			}
+		})
 	}
 }
 
