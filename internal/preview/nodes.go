@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
@@ -55,8 +56,8 @@ func ofMachines(ctx context.Context, w *world.Reader, api client.Reader, cluster
 		return nil, fmt.Errorf("listing Machines: %w", err)
 	}
 	for _, group := range *result.Behind {
-		recipe := result.recipe(group.Kind, group.Name)
-		if recipe == nil {
+		from := result.objectOf(group.Kind, group.Name)
+		if from == nil {
 			continue
 		}
 		for _, machine := range group.Machines {
@@ -64,16 +65,20 @@ func ofMachines(ctx context.Context, w *world.Reader, api client.Reader, cluster
 			if i < 0 || list.Items[i].Status.NodeRef.Name == "" {
 				continue
 			}
-			// Machines whose static Pods lack the variables stay behind when their nodes have the files.
-			if machine.Lag == status.OldEntries && patch.FilesDigest(*recipe) == "" {
-				continue
-			}
 			config := &kinds.KubeadmConfig{}
 			key := client.ObjectKey{Namespace: cluster.Namespace, Name: list.Items[i].Spec.Bootstrap.ConfigRef.Name}
 			if err := w.Get(ctx, key, config); client.IgnoreNotFound(err) != nil {
 				return nil, err
 			}
-			change := patch.ChangeOf(config.Bootstrap().View(), *recipe, plan.UpdateOf(config.Annotations).Files, replace)
+			update, spec := plan.UpdateOf(config.Annotations), config.Bootstrap().View()
+			// A Machine whose static Pods lack the variables stays behind when its node has the files.
+			if machine.Lag == status.OldEntries && patch.FilesDigest(*from.Recipe) == "" && !update.At.IsZero() {
+				if !result.writesSecret(from.Secret) {
+					continue
+				}
+				spec.Files = from.Recipe.Files
+			}
+			change := patch.ChangeOf(spec, *from.Recipe, update.Files, replace)
 			all = add(all, group.Kind, group.Name, machine.Name, list.Items[i].Status.NodeRef.Name, change)
 		}
 	}
@@ -94,8 +99,7 @@ func ofMachinePools(ctx context.Context, w *world.Reader, api client.Reader, clu
 			return nil, err
 		}
 		change := patch.ChangeOf(config.Bootstrap().View(), *o.Recipe, "", replace)
-		values := slices.ContainsFunc(result.Writes, func(w Write) bool { return w.Kind == "Secret" && w.Name == o.Secret })
-		if !begins && !values && len(change.Adds)+len(change.Removes)+len(change.Foreign)+len(change.Conflicts) == 0 {
+		if !begins && !result.writesSecret(o.Secret) && len(change.Adds)+len(change.Removes)+len(change.Foreign)+len(change.Conflicts) == 0 {
 			continue
 		}
 		for _, p := range o.Pools {
@@ -112,15 +116,21 @@ func ofMachinePools(ctx context.Context, w *world.Reader, api client.Reader, clu
 	return all, nil
 }
 
-// recipe is what nodes of a control plane or pool should have, nil if that is not known or nothing.
-func (r Result) recipe(kind, name string) *patch.Recipe {
-	for _, o := range r.Reconciled {
+// writesSecret reports whether the pass writes a generated Secret.
+func (r Result) writesSecret(name string) bool {
+	return slices.ContainsFunc(r.Writes, func(w Write) bool { return w.Kind == "Secret" && w.Name == name })
+}
+
+// objectOf is the object whose recipe nodes of a control plane or pool should have, nil if that is not known or nothing.
+func (r Result) objectOf(kind, name string) *reconcile.Reconciled {
+	for i := range r.Reconciled {
+		o := &r.Reconciled[i]
 		if o.Recipe == nil || len(o.Recipe.Files) == 0 {
 			continue
 		}
 		has := func(p plan.Pool) bool { return p.Kind == kind && p.Object == name }
 		if o.Kind == plan.KindControlPlane && kind == o.Kind && o.GetName() == name || slices.ContainsFunc(o.Pools, has) {
-			return o.Recipe
+			return o
 		}
 	}
 	return nil

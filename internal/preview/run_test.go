@@ -47,6 +47,9 @@ func (s *server) running() client.Client {
 			machine.Status.NodeRef.Name = "node-of-" + name
 		}
 		config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Labels: labels, CreationTimestamp: metav1.Unix(1, 0)}}
+		if name == "one-md-a" {
+			config.Annotations = map[string]string{contract.AnnotationUpdatedAt: "1970-01-13T00:00:00Z"} // it has files, nobody knows which
+		}
 		config.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: "1", Controller: new(true),
 		}}
@@ -150,13 +153,15 @@ func TestRun_SaysWhatAChangeDoes(t *testing.T) {
 		at      = "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: one, "
 		label   = `labels: {capi-proxy-patcher.io/enabled: "true"}`
 		rollout = ", annotations: {capi-proxy-patcher.io/rollout: "
+		static  = rollout + "InPlace, capi-proxy-patcher.io/targets: 'containerd,static-pods'}}}"
 		secret  = `{apiVersion: v1, kind: Secret, metadata: {name: one-http-proxy, labels: {capi-proxy-patcher.io/proxy-secret: ""}}, stringData: {httpProxy: "http://next:1"}}`
 		objects = "create Secret one-proxy-files, spec true\n"
 		pools   = "patch KubeadmConfigTemplate one-md, spec true\npatch KubeadmConfig one-mp, spec true\n"
 		nodes   = "in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 5 added, 0 replaced, [containerd kubelet]\n" +
 			"in place MachineDeployment one-md [one-md-a] [node-of-one-md-a]: 5 added, 0 replaced, [containerd kubelet]\n" +
 			"in place MachinePool one-mp [] [node-p node-q]: "
-		behind  = "behind KubeadmControlPlane one 1\nbehind MachineDeployment one-md 2\n"
+		pool    = "behind MachineDeployment one-md 2\n"
+		behind  = "behind KubeadmControlPlane one 1\n" + pool
 		noNode  = "behind MachineDeployment one-md 1\n"
 		noLabel = "it has no label capi-proxy-patcher.io/enabled=true, so the controller configures no proxy for it, and removes what it has written before"
 	)
@@ -179,6 +184,16 @@ func TestRun_SaysWhatAChangeDoes(t *testing.T) {
 		"the label, in place": {
 			[]string{at + label + rollout + "InPlace}}}"},
 			objects + pools + nodes + "5 added, 0 replaced, [containerd kubelet]\n" + noNode + contract.ReasonWaitingForRollout,
+		},
+		"the label, in place, with static Pods": {
+			[]string{at + label + static},
+			objects + pools + "in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 3 added, 0 replaced, [containerd]\n" +
+				"in place MachineDeployment one-md [one-md-a] [node-of-one-md-a]: 0 added, 2 replaced, [containerd]\n" +
+				"in place MachinePool one-mp [] [node-p node-q]: 3 added, 0 replaced, [containerd]\n" + noNode + contract.ReasonWaitingForRollout,
+		},
+		"nothing, after that": {
+			[]string{at + label + static, none},
+			"in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 3 added, 0 replaced, [containerd]\n" + pool + contract.ReasonWaitingForRollout,
 		},
 		"nothing, after the label": {[]string{at + label + "}}", none}, behind + contract.ReasonWaitingForRollout},
 		"another proxy":            {[]string{at + label + "}}", secret}, "update Secret one-proxy-files, spec true\n" + behind + contract.ReasonWaitingForRollout},
