@@ -36,7 +36,11 @@ if [[ ! -d $rootfs ]]; then
   work=$(mktemp -d "$cache/$name.XXXXXX")
   trap 'rm -rf --one-file-system "$work"' EXIT
   note "making $rootfs"
-  bootstrap minbase --include="$(IFS=,; echo "${packages[*]}")"
+  # Few public certificates: update-ca-certificates starts several programs for each, at every boot.
+  # shellcheck disable=SC2016 # $1 is the root file system, for mmdebstrap to fill in
+  bootstrap minbase --include="$(IFS=,; echo "${packages[*]}")" \
+    --customize-hook='few=$(grep -m 5 ^mozilla/ "$1/etc/ca-certificates.conf"); echo "$few" >"$1/etc/ca-certificates.conf"' \
+    --customize-hook='chroot "$1" update-ca-certificates --fresh'
 
   # One data source, no network to configure, and none of the modules whose programs are not there: an error of theirs
   # would hide one of the bootstrap.
