@@ -99,7 +99,8 @@ func ofMachinePools(ctx context.Context, w *world.Reader, api client.Reader, clu
 			return nil, err
 		}
 		change := patch.ChangeOf(config.Bootstrap().View(), *o.Recipe, "", replace)
-		if !begins && !result.writesSecret(o.Secret) && len(change.Adds)+len(change.Removes)+len(change.Foreign)+len(change.Conflicts) == 0 {
+		others := len(change.Adds) + len(change.Removes) + len(change.Foreign) + len(change.Conflicts)
+		if !begins && !result.writesSecret(o.Secret) && others == 0 {
 			continue
 		}
 		for _, p := range o.Pools {
@@ -121,7 +122,7 @@ func (r Result) writesSecret(name string) bool {
 	return slices.ContainsFunc(r.Writes, func(w Write) bool { return w.Kind == "Secret" && w.Name == name })
 }
 
-// objectOf is the object whose recipe nodes of a control plane or pool should have, nil if that is not known or nothing.
+// objectOf is the object with the recipe for nodes of a control plane or pool, nil if there is none that is known.
 func (r Result) objectOf(kind, name string) *reconcile.Reconciled {
 	for i := range r.Reconciled {
 		o := &r.Reconciled[i]
