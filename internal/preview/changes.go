@@ -1,7 +1,6 @@
 package preview
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -144,7 +143,7 @@ func mergePatch(stored client.Object, change *unstructured.Unstructured) ([]byte
 	if err != nil {
 		return nil, fmt.Errorf("encoding the change of %s: %w", change.GetName(), err)
 	}
-	return bytes.TrimSpace(encoded), nil
+	return encoded, nil
 }
 
 // replaced returns the part of a merge patch that sets the keys of now, and removes the former ones that users set and

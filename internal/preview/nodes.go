@@ -126,11 +126,9 @@ func (r Result) writesSecret(name string) bool {
 func (r Result) objectOf(kind, name string) *reconcile.Reconciled {
 	for i := range r.Reconciled {
 		o := &r.Reconciled[i]
-		if o.Recipe == nil || len(o.Recipe.Files) == 0 {
-			continue
-		}
+		known := o.Recipe != nil && len(o.Recipe.Files) > 0
 		has := func(p plan.Pool) bool { return p.Kind == kind && p.Object == name }
-		if o.Kind == plan.KindControlPlane && kind == o.Kind && o.GetName() == name || slices.ContainsFunc(o.Pools, has) {
+		if known && (o.Kind == kind && o.GetName() == name || slices.ContainsFunc(o.Pools, has)) {
 			return o
 		}
 	}

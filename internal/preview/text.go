@@ -40,14 +40,13 @@ type Condition struct {
 
 // Data returns the result for programs.
 func (r Result) Data() Data {
-	d := Data{
+	return Data{
 		Version: 1, Namespace: r.Before.Namespace, Cluster: r.Before.Name, Note: r.Hint,
 		Writes: append([]Write{}, r.Writes...), Replaced: append([]Roll{}, r.Rolls...),
 		Restarted: append([]Restart{}, r.Restarts...), Behind: r.left(),
 		Before: conditionOf(finding.Condition{Status: r.Before.Status, Reason: r.Before.Reason, Message: r.Before.Message}),
 		After:  conditionOf(r.Condition),
 	}
-	return d
 }
 
 func conditionOf(c finding.Condition) *Condition {
