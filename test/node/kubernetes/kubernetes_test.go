@@ -99,8 +99,8 @@ func TestKubernetes(t *testing.T) {
 	}) {
 		return
 	}
-	// Each applies its Clusters shortly before it boots their nodes: Cluster API's controllers try again less and less often,
-	// up to every 17 minutes, while an endpoint does not answer.
+	// Each applies its Clusters shortly before their nodes boot: while an endpoint does not answer, Cluster API tries again
+	// less and less often, up to every 17 minutes.
 	t.Run("cluster", s.cluster)
 	t.Run("a proxy without credentials", s.plain)
 	t.Run("static Pods", s.static)
