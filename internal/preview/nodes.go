@@ -31,12 +31,12 @@ type Restart struct {
 
 // restarts returns the changes of updates in place on the nodes of a Cluster that asks for them. The management cluster
 // knows what a Machine was made with and, by annotations of its KubeadmConfig, what its node got in place since. begins
-// reports that the Cluster has not asked for updates in place before.
+// reports that the Cluster has not asked for updates in place of these targets before.
 func restarts(ctx context.Context, w *world.Reader, api client.Reader, cluster *kinds.Cluster, result Result,
 	begins bool,
 ) ([]Restart, error) {
 	replace := cluster.Annotations[contract.AnnotationInPlaceReplace] == contract.InPlaceReplaceValue
-	all, err := ofMachines(ctx, w, api, cluster, result, replace)
+	all, err := ofMachines(ctx, w, api, cluster, result, replace, begins)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func restarts(ctx context.Context, w *world.Reader, api client.Reader, cluster *
 
 // ofMachines adds the nodes of Machines that are behind.
 func ofMachines(ctx context.Context, w *world.Reader, api client.Reader, cluster *kinds.Cluster, result Result,
-	replace bool,
+	replace, begins bool,
 ) (all []Restart, err error) {
 	if result.Behind == nil {
 		return nil, nil
@@ -72,7 +72,8 @@ func ofMachines(ctx context.Context, w *world.Reader, api client.Reader, cluster
 			}
 			update, spec := plan.UpdateOf(config.Annotations), config.Bootstrap().View()
 			// A Machine whose static Pods lack the variables stays behind when its node has the files.
-			if machine.Lag == status.OldEntries && patch.FilesDigest(*from.Recipe) == "" && !update.At.IsZero() {
+			stays := machine.Lag == status.OldEntries && patch.FilesDigest(*from.Recipe) == ""
+			if stays && !update.At.IsZero() && !begins {
 				if !result.writesSecret(from.Secret) {
 					continue
 				}

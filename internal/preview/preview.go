@@ -108,7 +108,7 @@ func run(ctx context.Context, api client.Client, o Options) (Result, error) {
 	if err := api.Get(ctx, key, cluster); err != nil {
 		return Result{}, fmt.Errorf("reading Cluster %s: %w", key, err)
 	}
-	result, begins := Result{Before: status.RowOf(cluster, nil)}, !asksInPlace(cluster)
+	result, before := Result{Before: status.RowOf(cluster, nil)}, cluster.DeepCopy()
 	changed, err := tryOut(ctx, api, o.Namespace, o.Changes)
 	if err != nil {
 		return Result{}, err
@@ -132,13 +132,15 @@ func run(ctx context.Context, api client.Client, o Options) (Result, error) {
 	result.Writes, result.Hint = writer.writes, hintOf(cluster)
 	if result.Before.IsInPlace() && asksInPlace(cluster) && result.Condition.Reason == contract.ReasonConfigured {
 		// What the nodes have is known to the controller alone.
-		before := result.Before
-		result.Condition = finding.Condition{Status: before.Status, Reason: before.Reason, Message: before.Message}
+		row := result.Before
+		result.Condition = finding.Condition{Status: row.Status, Reason: row.Reason, Message: row.Message}
 	}
 	if result.Rolls, err = rolls(ctx, w, cluster, result); err != nil {
 		return Result{}, err
 	}
 	if asksInPlace(cluster) {
+		begins := !asksInPlace(before) ||
+			before.Annotations[contract.AnnotationTargets] != cluster.Annotations[contract.AnnotationTargets]
 		result.Restarts, err = restarts(ctx, w, api, cluster, result, begins)
 	}
 	return result, err

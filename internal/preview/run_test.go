@@ -48,7 +48,7 @@ func (s *server) running() client.Client {
 		}
 		config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Labels: labels, CreationTimestamp: metav1.Unix(1, 0)}}
 		if name == "one-md-a" {
-			config.Annotations = map[string]string{contract.AnnotationUpdatedAt: "1970-01-13T00:00:00Z"} // it has files, nobody knows which
+			config.Annotations = map[string]string{contract.AnnotationUpdatedAt: "1970-01-13T00:00:00Z"} // without updated-files: its node has files of static-pods
 		}
 		config.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: "1", Controller: new(true),
@@ -72,7 +72,7 @@ func (s *server) running() client.Client {
 	return shown
 }
 
-// server is an API server that fails for a write that is no dry run. It carries out all that come before the last change.
+// server is an API server that fails for a write that is no dry run. It carries out all changes but the last.
 type server struct {
 	t        *testing.T
 	carryOut bool
@@ -188,12 +188,25 @@ func TestRun_SaysWhatAChangeDoes(t *testing.T) {
 		"the label, in place, with static Pods": {
 			[]string{at + label + static},
 			objects + pools + "in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 3 added, 0 replaced, [containerd]\n" +
-				"in place MachineDeployment one-md [one-md-a] [node-of-one-md-a]: 0 added, 2 replaced, [containerd]\n" +
+				"in place MachineDeployment one-md [one-md-a] [node-of-one-md-a]: 3 added, 0 replaced, [containerd]\n" +
 				"in place MachinePool one-mp [] [node-p node-q]: 3 added, 0 replaced, [containerd]\n" + noNode + contract.ReasonWaitingForRollout,
 		},
 		"nothing, after that": {
 			[]string{at + label + static, none},
 			"in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 3 added, 0 replaced, [containerd]\n" + pool + contract.ReasonWaitingForRollout,
+		},
+		"another proxy, after that": {
+			[]string{at + label + static, secret},
+			"update Secret one-proxy-files, spec true\n" +
+				"in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 3 added, 0 replaced, [containerd]\n" +
+				"in place MachineDeployment one-md [one-md-a] [node-of-one-md-a]: 0 added, 2 replaced, [containerd]\n" +
+				"in place MachinePool one-mp [] [node-p node-q]: 0 added, 2 replaced, [containerd]\n" + noNode + contract.ReasonWaitingForRollout,
+		},
+		"other targets, after that": {
+			[]string{at + label + static, at + label + strings.Replace(static, "containerd,", "containerd,kubelet,", 1)},
+			pools + "in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 4 added, 0 replaced, [containerd kubelet]\n" +
+				"in place MachineDeployment one-md [one-md-a] [node-of-one-md-a]: 4 added, 0 replaced, [containerd kubelet]\n" +
+				"in place MachinePool one-mp [] [node-p node-q]: 1 added, 2 replaced, [containerd kubelet]\n" + noNode + contract.ReasonWaitingForRollout,
 		},
 		"nothing, after the label": {[]string{at + label + "}}", none}, behind + contract.ReasonWaitingForRollout},
 		"another proxy":            {[]string{at + label + "}}", secret}, "update Secret one-proxy-files, spec true\n" + behind + contract.ReasonWaitingForRollout},
