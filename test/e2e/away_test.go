@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,11 +16,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
 )
 
-// outage is how long the product is away.
-const outage = time.Minute
-
-// TestProduct_IsAway kills the product in the middle of a rollout and creates clusters while it is away. It is not
-// parallel.
+// TestProduct_IsAway kills the product in the middle of a rollout, and creates clusters while it is away and while its
+// webhooks come and go. It is not parallel.
 func TestProduct_IsAway(t *testing.T) {
 	w := start(t)
 	rolling := newCluster(t, w, options{controlPlanes: 3, workers: 1})
@@ -34,22 +31,48 @@ func TestProduct_IsAway(t *testing.T) {
 		return nil
 	})
 
+	// A Service has no endpoint while the product is away.
+	if err := w.product.RemoveWebhooks(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	w.product.Kill()
 	w.startAtTheEnd(t)
-	back := time.After(outage)
-	created := &cluster{world: w, namespace: rolling.namespace, name: "created"}
-	created.manifest = created.generate(t, created.name, options{controlPlanes: 1, workers: 1})
-	created.apply(t)
 	waiting := &cluster{world: w, namespace: rolling.namespace, name: "waiting"}
 	waiting.manifest = annotated("LocalCluster", waiting.name, infra.HoldEndpoint+`: ""`)(
 		waiting.generate(t, waiting.name, options{controlPlanes: 1, workers: 1}))
 	waiting.apply(t)
-	unpatched := created.waitRunning(t, 3)
-	<-back
-	if err := w.product.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-
+	t.Run("Machines that come up meanwhile are counted and stay", func(t *testing.T) {
+		s := newStorm(t, w, max(*clusters/3, 1))
+		s.apply(t)
+		eventually(t, func() error {
+			if !slices.ContainsFunc(s.boots(), func(b infra.Boot) bool { return !hasProxy(b) }) {
+				return errors.New("no Machine has come up without the proxy")
+			}
+			return nil
+		})
+		if err := w.product.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stop, stopped := make(chan struct{}), make(chan error)
+		go func() { stopped <- s.interruptWebhooks(t, stop) }()
+		s.waitRunning(t)
+		close(stop)
+		if err := <-stopped; err != nil {
+			t.Fatal(err)
+		}
+		s.calm(t)
+		without := 0
+		for _, c := range s.clusters {
+			missing := c.withoutProxy(t)
+			c.waitBehind(t, missing)
+			without += missing
+		}
+		if without == 0 {
+			t.Error("every Machine has the proxy: there was nothing to report")
+		}
+		results.note("%d Clusters while the product was away at first and the webhooks a third of the time: "+
+			"%d Machines without the proxy, as the conditions say, 0 replaced", len(s.clusters), without)
+	})
 	t.Run("a rollout goes on and is not begun again", func(t *testing.T) {
 		rolled := rolling.waitReplaced(t, machines, 5, rolling.ofControlPlane)
 		rolling.waitControlPlaneStable(t)
@@ -57,12 +80,6 @@ func TestProduct_IsAway(t *testing.T) {
 		// Each Machine of the control plane was replaced once, with the proxy.
 		rolling.checkBoots(t, 8, want{proxy: proxyURL}, everyBoot)
 		rolling.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-	})
-	t.Run("Machines that came up meanwhile are counted and stay", func(t *testing.T) {
-		created.waitCondition(t, metav1.ConditionFalse, contract.ReasonWaitingForRollout)
-		created.checkBoots(t, 3, want{}, everyBoot)
-		created.staysCalm(t, unpatched)
-		created.waitBehind(t, 3)
 	})
 	t.Run("a cluster that waited for its endpoint gets the proxy", func(t *testing.T) {
 		waiting.waitCondition(t, metav1.ConditionUnknown, contract.ReasonWaitingForEndpoint)
@@ -100,9 +117,9 @@ func newTargetOf(t *testing.T, w *world, api management.ClusterAPI) *world {
 	return target
 }
 
-// turns has room for the tests that have a management cluster of their own at the same time. Each takes as much of the
-// machine as the shared one, so that all of them at once would take minutes for what takes seconds.
-var turns = make(chan struct{}, 2)
+// turns has room for one of the tests that have a management cluster of their own, beside TestClusterctl. Each takes as
+// much of the machine as the shared one, so that all of them at once would take minutes for what takes seconds.
+var turns = make(chan struct{}, 1)
 
 // takeTurn waits for a turn of a test with a management cluster of its own, which lasts until the test ends.
 func takeTurn(t *testing.T) {

@@ -4,21 +4,16 @@ package e2e
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/infra"
@@ -31,7 +26,7 @@ func TestChangedSecret_ReachesNewMachinesOnly(t *testing.T) {
 	c.apply(t)
 	machines := c.waitRunning(t, 3)
 	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-	specs := vocabulary.Generations(c.controlPlane(t), c.template(t, 0), c.template(t, 1))
+	specs := vocabulary.Generations(c.specified(t)...)
 
 	changed := strings.ReplaceAll(proxySecret, "proxy.corp.example:3128", "other.corp.example:3129")
 	changedURL := strings.ReplaceAll(proxyURL, "proxy.corp.example:3128", "other.corp.example:3129")
@@ -42,7 +37,7 @@ func TestChangedSecret_ReachesNewMachinesOnly(t *testing.T) {
 	if listed := c.listed(t); !slices.Equal(listed, sorted(machines)) {
 		t.Errorf("status lists %v as behind, want %v", listed, sorted(machines))
 	}
-	if diff := cmp.Diff(specs, vocabulary.Generations(c.controlPlane(t), c.template(t, 0), c.template(t, 1))); diff != "" {
+	if diff := cmp.Diff(specs, vocabulary.Generations(c.specified(t)...)); diff != "" {
 		t.Errorf("a spec changed with the Secret (-before +after):\n%s", diff)
 	}
 	c.kubectl(t, "", "scale", "machinedeployment", c.poolName(0), "--replicas=2")
@@ -55,6 +50,8 @@ func TestChangedSecret_ReachesNewMachinesOnly(t *testing.T) {
 	c.checkGenerated(t)
 }
 
+// TestPools_WithTheirOwnProxy has pools with another proxy and with none, and upgrades Kubernetes: each Machine is replaced
+// once, by one that has what its pool has.
 func TestPools_WithTheirOwnProxy(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -69,37 +66,18 @@ func TestPools_WithTheirOwnProxy(t *testing.T) {
 	machines := c.waitRunning(t, 3)
 	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 	c.staysCalm(t, machines)
-	of := func(selected func(string) bool) func(infra.Boot) bool {
-		return func(b infra.Boot) bool { return selected(b.Machine) }
-	}
-	c.checkBoots(t, 1, want{proxy: proxyURL}, of(c.ofControlPlane))
-	c.checkBoots(t, 1, want{proxy: strings.ReplaceAll(proxyURL, "proxy.corp.example:3128", "pool.corp.example:8080")},
-		of(c.ofPool(0)))
-	c.checkBoots(t, 1, want{}, of(c.ofPool(1)))
-}
-
-func TestScaleUp(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, start(t), options{controlPlanes: 1, workers: 1})
-	c.apply(t)
-	machines := c.waitRunning(t, 3)
-	c.kubectl(t, "", "scale", "kubeadmcontrolplane", c.controlPlaneName(), "--replicas=3")
-	c.kubectl(t, "", "scale", "machinedeployment", c.poolName(0), c.poolName(1), "--replicas=3")
-	scaled := c.waitRunning(t, 9)
-	for name, uid := range machines {
-		if scaled[name] != uid {
-			t.Errorf("Machine %s was replaced", name)
+	check := func(boots int) {
+		t.Helper()
+		of := func(selected func(string) bool) func(infra.Boot) bool {
+			return func(b infra.Boot) bool { return selected(b.Machine) }
 		}
+		c.checkBoots(t, boots, want{proxy: proxyURL}, of(c.ofControlPlane))
+		c.checkBoots(t, boots, want{proxy: strings.ReplaceAll(proxyURL, "proxy.corp.example:3128", "pool.corp.example:8080")},
+			of(c.ofPool(0)))
+		c.checkBoots(t, boots, want{}, of(c.ofPool(1)))
 	}
-	c.checkBoots(t, 9, want{proxy: proxyURL}, everyBoot)
-	c.waitBehind(t, 0)
-}
+	check(1)
 
-func TestKubernetesUpgrade(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, start(t), options{controlPlanes: 1, workers: 1})
-	c.apply(t)
-	machines := c.waitRunning(t, 3)
 	c.kubectl(t, "", "patch", "kubeadmcontrolplane", c.controlPlaneName(), "--type", "merge", "-p", `{"spec":{"version":"`+
 		nextVersion+`"}}`)
 	upgraded := c.waitReplaced(t, machines, 3, c.ofControlPlane)
@@ -110,8 +88,7 @@ func TestKubernetesUpgrade(t *testing.T) {
 	}
 	upgraded = c.waitReplaced(t, upgraded, 3, func(name string) bool { return !c.ofControlPlane(name) })
 	c.staysCalm(t, upgraded)
-	// Each Machine was replaced once, for the upgrade.
-	c.checkBoots(t, 6, want{proxy: proxyURL}, everyBoot)
+	check(2)
 	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 }
 
@@ -182,77 +159,6 @@ func (c *cluster) specs(t *testing.T) []string {
 	}
 }
 
-// leastRounds is how often a manifest is applied again if a minute is too short for it.
-const leastRounds = 30
-
-func TestGitOpsLoop(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, start(t), options{controlPlanes: 1, workers: 1})
-	c.serverSideApply(t)
-	machines := c.waitRunning(t, 3)
-	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-	specs := c.specs(t)
-	generations := vocabulary.Generations(c.controlPlane(t), c.template(t, 0), c.template(t, 1))
-	end := time.Now().Add(time.Minute) //nolint:forbidigo // of the test
-	rounds := 0
-	for rounds < leastRounds || time.Now().Before(end) { //nolint:forbidigo // of the test
-		c.serverSideApply(t)
-		rounds++
-		if diff := cmp.Diff(generations,
-			vocabulary.Generations(c.controlPlane(t), c.template(t, 0), c.template(t, 1))); diff != "" {
-			if c.missedWebhook(t, c.controlPlane(t), c.template(t, 0), c.template(t, 1)) {
-				t.Skip("the machine is too busy: the API server wrote without the webhook, which was too slow")
-			}
-			t.Fatalf("generations after %d rounds (-before +after):\n%s", rounds, diff)
-		}
-		pause(t, time.Second)
-	}
-	c.staysCalm(t, machines)
-	if diff := cmp.Diff(specs, c.specs(t)); diff != "" {
-		t.Errorf("specs (-before +after):\n%s", diff)
-	}
-	c.checkBoots(t, 3, want{proxy: proxyURL}, everyBoot)
-	results.note("GitOps loop: %d server-side applies of the original manifest, generations %d, no Machine replaced",
-		rounds, slices.Sorted(maps.Values(generations)))
-}
-
-// serverSideApply applies the manifest as GitOps tools do.
-func (c *cluster) serverSideApply(t *testing.T) {
-	t.Helper()
-	for document := range strings.SplitSeq(c.manifest, "---\n") {
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(document), object); err != nil {
-			t.Fatal(err)
-		}
-		err := c.client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("gitops"),
-			client.ForceOwnership)
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func TestNewPoolOnARunningCluster(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, start(t), options{controlPlanes: 1, workers: 1})
-	c.apply(t)
-	machines := c.waitRunning(t, 3)
-	// One apply, the pool before its template: what is looked up at admission may not be there.
-	documents := slices.DeleteFunc(strings.Split(c.manifest, "---\n"), func(document string) bool {
-		return !strings.Contains(document, "\n  name: "+c.poolName(0)+"\n")
-	})
-	if len(documents) != 3 {
-		t.Fatalf("pool 0 has %d documents", len(documents))
-	}
-	slices.Reverse(documents)
-	pool := strings.ReplaceAll(strings.Join(documents, "---\n"), c.poolName(0), c.poolName(2))
-	c.kubectl(t, pool, "apply", "-f", "-")
-	grown := c.waitRunning(t, 4)
-	c.staysCalm(t, grown)
-	c.checkBoots(t, 1, want{proxy: proxyURL}, since(machines))
-	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-}
-
 func TestClientOfTheOldAPIVersion(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, start(t), options{controlPlanes: 1, workers: 1, from: "testdata/cluster-template-v1beta1.yaml"})
@@ -260,11 +166,11 @@ func TestClientOfTheOldAPIVersion(t *testing.T) {
 	machines := c.waitRunning(t, 3)
 	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 	c.checkBoots(t, 3, want{proxy: proxyURL}, everyBoot)
-	generations := vocabulary.Generations(c.controlPlane(t), c.template(t, 0), c.template(t, 1))
+	generations := vocabulary.Generations(c.specified(t)...)
 	c.apply(t) // again, as it was
 	c.staysCalm(t, machines)
 	if diff := cmp.Diff(generations,
-		vocabulary.Generations(c.controlPlane(t), c.template(t, 0), c.template(t, 1))); diff != "" {
+		vocabulary.Generations(c.specified(t)...)); diff != "" {
 		t.Errorf("generations (-before +after the same manifest again):\n%s", diff)
 	}
 	old := c.kubectl(t, "", "get", "kubeadmcontrolplanes.v1beta1.controlplane.cluster.x-k8s.io", c.controlPlaneName(),
@@ -274,6 +180,7 @@ func TestClientOfTheOldAPIVersion(t *testing.T) {
 	}
 }
 
+// TestMachinePool adds a MachinePool, and then a MachineDeployment with a template of its own, to a Cluster.
 func TestMachinePool(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, start(t), options{controlPlanes: 1, workers: 1})
@@ -290,4 +197,18 @@ func TestMachinePool(t *testing.T) {
 	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 	c.staysCalm(t, machines)
 	c.checkBoots(t, 4, want{proxy: proxyURL}, everyBoot)
+
+	// One apply, the pool before its template: what is looked up at admission may not be there.
+	documents := slices.DeleteFunc(strings.Split(c.manifest, "---\n"), func(document string) bool {
+		return !strings.Contains(document, "\n  name: "+c.poolName(0)+"\n")
+	})
+	if len(documents) != 3 {
+		t.Fatalf("pool 0 has %d documents", len(documents))
+	}
+	slices.Reverse(documents)
+	pool := strings.ReplaceAll(strings.Join(documents, "---\n"), c.poolName(0), c.poolName(2))
+	c.kubectl(t, pool, "apply", "-f", "-")
+	c.staysCalm(t, c.waitRunning(t, 4))
+	c.checkBoots(t, 5, want{proxy: proxyURL}, everyBoot)
+	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 }

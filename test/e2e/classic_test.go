@@ -24,8 +24,9 @@ func TestNewCluster(t *testing.T) {
 		name          string
 		controlPlanes int
 		variables     map[string]string
+		scales        bool
 	}{
-		{name: "with cloud-init", controlPlanes: 3},
+		{name: "with cloud-init", controlPlanes: 3, scales: true},
 		{name: "with ignition", controlPlanes: 1, variables: map[string]string{"BOOTSTRAP_FORMAT": "ignition"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -42,8 +43,19 @@ func TestNewCluster(t *testing.T) {
 			// As many boots as Machines: none was replaced on the way.
 			c.checkBoots(t, test.controlPlanes+2, want{proxy: proxyURL}, everyBoot)
 			c.checkGenerated(t)
-			if got := c.rewritten(t, c.controlPlane(t), c.template(t, 0), c.template(t, 1)); len(got) > 0 {
+			if got := c.rewritten(t, c.specified(t)...); len(got) > 0 {
 				t.Errorf("generations are %v: something was changed after it was admitted", got)
+			}
+			if test.scales {
+				c.kubectl(t, "", "scale", "machinedeployment", c.poolName(0), c.poolName(1), "--replicas=2")
+				scaled := c.waitRunning(t, test.controlPlanes+4)
+				for name, uid := range machines {
+					if scaled[name] != uid {
+						t.Errorf("Machine %s was replaced", name)
+					}
+				}
+				c.checkBoots(t, test.controlPlanes+4, want{proxy: proxyURL}, everyBoot)
+				c.waitBehind(t, 0)
 			}
 		})
 	}
@@ -142,9 +154,9 @@ var handWrittenPaths = []string{
 
 // checkHandWritten checks that the Machines of the control plane came up with the drop-ins of the user and nothing of
 // the product.
-func (c *cluster) checkHandWritten(t *testing.T, count int) {
+func (c *cluster) checkHandWritten(t *testing.T) {
 	t.Helper()
-	c.checkBoots(t, count, want{}, func(b infra.Boot) bool {
+	c.checkBoots(t, 1, want{}, func(b infra.Boot) bool {
 		if !b.ControlPlane {
 			return false
 		}
@@ -168,19 +180,18 @@ func TestMigration_OfHandWrittenDropIns(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	for _, test := range []struct {
-		name          string
-		controlPlanes int
+		name string
 		// first has the label set in a write of its own, which is a conflict and changes nothing.
 		first bool
-	}{{"in one manifest", 3, false}, {"the label first", 1, true}} {
+	}{{"in one manifest", false}, {"the label first", true}} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, w, options{controlPlanes: test.controlPlanes, workers: 1})
+			c := newCluster(t, w, options{controlPlanes: 1, workers: 1})
 			migrated := c.manifest
 			c.manifest = handWritten(unlabelled(migrated))
 			c.apply(t)
-			machines := c.waitRunning(t, test.controlPlanes+2)
-			c.checkHandWritten(t, test.controlPlanes)
+			machines := c.waitRunning(t, 3)
+			c.checkHandWritten(t)
 			before := c.controlPlane(t).Generation
 			if test.first {
 				c.label(t)
@@ -194,10 +205,10 @@ func TestMigration_OfHandWrittenDropIns(t *testing.T) {
 				t.Errorf("generation %d after %d, files %+v; want one change with both", got.Generation, before,
 					got.Spec.KubeadmConfigSpec.Files)
 			}
-			replaced := c.waitReplaced(t, machines, test.controlPlanes+2, c.ofControlPlane)
+			replaced := c.waitReplaced(t, machines, 3, c.ofControlPlane)
 			c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 			c.staysCalm(t, replaced)
-			c.checkBoots(t, test.controlPlanes, want{proxy: proxyURL}, since(machines))
+			c.checkBoots(t, 1, want{proxy: proxyURL}, since(machines))
 			c.waitBehind(t, 2) // the workers
 		})
 	}

@@ -54,8 +54,8 @@ func TestClusterAPIUpgrade(t *testing.T) {
 	topology.waitTopology(t)
 	generations := func() []map[string]int64 {
 		return []map[string]int64{
-			vocabulary.Generations(classic.controlPlane(t), classic.template(t, 0), classic.template(t, 1)),
-			vocabulary.Generations(waiting.controlPlane(t), waiting.template(t, 0), waiting.template(t, 1)),
+			vocabulary.Generations(classic.specified(t)...),
+			vocabulary.Generations(waiting.specified(t)...),
 			vocabulary.Generations(topology.owned(t)...),
 		}
 	}

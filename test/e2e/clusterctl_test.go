@@ -212,53 +212,93 @@ func (r *repository) waitLeft(t *testing.T, want []string) {
 	})
 }
 
+// manager is the name of the Deployment with the webhooks.
+const manager = "capi-proxy-patcher-controller-manager"
+
+// scaleManager has the user scale the Deployment with the webhooks.
+func (r *repository) scaleManager(t *testing.T, replicas int) {
+	t.Helper()
+	system := &cluster{world: r.world, namespace: mgmt.SystemNamespace}
+	system.kubectl(t, "", "scale", "deployment/"+manager, fmt.Sprintf("--replicas=%d", replicas))
+}
+
+// fleet are the Clusters that TestClusterctl has, with their Machines.
+type fleet struct {
+	classic, server, topology *cluster
+	machines                  map[*cluster]identity
+}
+
+// newFleet applies a Cluster with outputs, one on the side of the server, and one with a topology.
+func newFleet(t *testing.T, w *world) *fleet {
+	t.Helper()
+	small := options{controlPlanes: 1, workers: 1}
+	f := &fleet{classic: newCluster(t, w, options{
+		controlPlanes: 1, workers: 1, secret: trusting(t, proxySecret),
+		edit: asking(contract.AnnotationPublish + ": env,values=defaults.env,annotations,giantswarm,trust"),
+	}), machines: map[*cluster]identity{}}
+	f.classic.apply(t)
+	f.server = &cluster{world: w, namespace: f.classic.namespace, name: "server"}
+	f.server.manifest = f.server.generate(t, f.server.name, small)
+	f.server.kubectl(t, f.server.manifest, append([]string{"apply", "-f", "-"}, serverSide...)...)
+	f.topology = &cluster{world: w, namespace: f.classic.namespace, name: "topology"}
+	f.topology.manifest = f.topology.generate(t, f.topology.name, classy(small))
+	f.topology.applyClass(t, "proxied", nil)
+	f.topology.apply(t)
+	for c, count := range map[*cluster]int{f.classic: 3, f.server: 3, f.topology: 2} {
+		f.machines[c] = c.waitRunning(t, count)
+		c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+		c.checkBoots(t, count, want{proxy: proxyURL}, everyBoot)
+	}
+	f.topology.waitTopology(t)
+	f.classic.waitPublished(t, contract.ReasonPublished)
+	return f
+}
+
+// generations are those of all objects with a spec of kubeadm.
+func (f *fleet) generations(t *testing.T) map[string]int64 {
+	t.Helper()
+	return vocabulary.Generations(slices.Concat(f.topology.owned(t), f.classic.specified(t), f.server.specified(t))...)
+}
+
+// staysCalm sees that no Machine comes or goes.
+func (f *fleet) staysCalm(t *testing.T) {
+	t.Helper()
+	for c, machines := range f.machines {
+		c.staysCalm(t, machines)
+	}
+}
+
+// grow adds a worker, which has the proxy, and sees that all else stays.
+func (f *fleet) grow(t *testing.T, replicas int) {
+	t.Helper()
+	generations, before := f.generations(t), f.machines[f.classic]
+	f.classic.kubectl(t, "", "scale", "machinedeployment", f.classic.poolName(0), fmt.Sprintf("--replicas=%d", replicas))
+	f.machines[f.classic] = f.classic.waitRunning(t, 2+replicas)
+	f.classic.checkBoots(t, 1, want{proxy: proxyURL}, since(before))
+	f.staysCalm(t)
+	for c := range f.machines {
+		c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+	}
+	if diff := cmp.Diff(generations, f.generations(t)); diff != "" {
+		t.Errorf("generations (-before +after):\n%s", diff)
+	}
+}
+
 // TestClusterctl installs, upgrades, deletes, installs again and moves, with the real clusterctl from a release folder,
-// under two running Clusters. It has management clusters of its own.
+// under three running Clusters. It has management clusters of its own, and waits for no turn: it takes longest.
 func TestClusterctl(t *testing.T) {
 	t.Parallel()
 	const first, second, elsewhere = "v0.1.0", "v0.1.1", "proxy-of-ours"
 	other := start(t)
-	takeTurn(t)
 	w := newManagement(t, other)
 	r := newRepository(t, w, t.TempDir())
 	r.release(t, first)
 	r.install(t, first)
 	r.runs(t, first, mgmt.SystemNamespace)
 	r.addHooks(t, first, mgmt.SystemNamespace)
-
-	classic := newCluster(t, w, options{controlPlanes: 1, workers: 1})
-	classic.apply(t)
-	topology := &cluster{world: w, namespace: classic.namespace, name: "topology"}
-	topology.manifest = topology.generate(t, topology.name, classy(options{controlPlanes: 1, workers: 1}))
-	topology.applyClass(t, "proxied", nil)
-	topology.apply(t)
-	machines, ofTopology := classic.waitRunning(t, 3), topology.waitRunning(t, 2)
-	for _, c := range []*cluster{classic, topology} {
-		c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-	}
-	topology.waitTopology(t)
-	classic.checkBoots(t, 3, want{proxy: proxyURL}, everyBoot)
-	topology.checkBoots(t, 2, want{proxy: proxyURL}, everyBoot)
-	generations := func() map[string]int64 {
-		return vocabulary.Generations(append(topology.owned(t), classic.controlPlane(t), classic.template(t, 0), classic.template(t, 1))...)
-	}
-	were := generations()
-	// grow adds a worker, which has the proxy, and sees that all else stays.
-	grow := func(replicas int) {
-		t.Helper()
-		before := machines
-		classic.kubectl(t, "", "scale", "machinedeployment", classic.poolName(0), fmt.Sprintf("--replicas=%d", replicas))
-		machines = classic.waitRunning(t, 2+replicas)
-		classic.checkBoots(t, 1, want{proxy: proxyURL}, since(before))
-		classic.staysCalm(t, machines)
-		topology.staysCalm(t, ofTopology)
-		for _, c := range []*cluster{classic, topology} {
-			c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-		}
-		if diff := cmp.Diff(were, generations()); diff != "" {
-			t.Errorf("generations (-before +after):\n%s", diff)
-		}
-	}
+	guard := filepath.Join(r.dir, management.ProviderLabel, first, "guard.yaml")
+	r.kubectl(t, "", "apply", "-f", guard)
+	f := newFleet(t, w)
 
 	t.Log("Upgrade.")
 	r.release(t, second)
@@ -268,9 +308,8 @@ func TestClusterctl(t *testing.T) {
 	}) {
 		t.Errorf("the plan is\n%s", plan)
 	}
-	r.run(t, "upgrade", "apply", "--runtime-extension", "capi-proxy-patcher:"+second, "--wait-providers", "--wait-provider-timeout", "600")
-	r.runs(t, second, mgmt.SystemNamespace)
-	grow(2)
+	r.upgradeUnderGitOps(t, second, f.classic, f.server)
+	f.grow(t, 2)
 
 	t.Log("Delete.")
 	r.kubectl(t, "", "delete", "extensionconfig", "capi-proxy-patcher")
@@ -284,29 +323,23 @@ func TestClusterctl(t *testing.T) {
 		"clusterrolebinding.rbac.authorization.k8s.io/capi-proxy-patcher-manager-rolebinding",
 	})
 	r.kubectl(t, "", "delete", "clusterrole,clusterrolebinding", "-l", "cluster.x-k8s.io/provider="+management.ProviderLabel)
+	r.kubectl(t, "", "delete", "-f", guard)
 	r.waitLeft(t, nil)
-	classic.staysCalm(t, machines)
-	topology.staysCalm(t, ofTopology)
+	f.staysCalm(t)
 
 	t.Log("Install in another namespace.")
 	r.install(t, second, "--target-namespace", elsewhere)
 	r.runs(t, second, elsewhere)
 	r.addHooks(t, second, elsewhere)
-	topology.waitTopology(t)
-	grow(3)
+	f.topology.waitTopology(t)
+	f.grow(t, 3)
 
-	t.Log("Move to another management cluster.")
 	target := newRepository(t, newManagement(t, w), r.dir)
 	target.install(t, second)
 	target.addHooks(t, second, mgmt.SystemNamespace)
-	specs := classic.specs(t)
-	r.run(t, "move", "--namespace", classic.namespace, "--to-kubeconfig", target.world.cluster.Kubeconfig)
-	classic.world, topology.world = target.world, target.world
-	machines, ofTopology = classic.waitRunning(t, 5), topology.waitRunning(t, 2)
-	if diff := cmp.Diff(specs, classic.specs(t)); diff != "" {
-		t.Errorf("specs (-before +after):\n%s", diff)
-	}
-	topology.waitTopology(t)
-	were = generations()
-	grow(4)
+	r.move(t, target, f)
+	f.topology.waitTopology(t)
+	f.grow(t, 4)
+	f.classic.checkInPlaceUpdate(t, 8)
+	f.classic.checkOutputsFollow(t, 8)
 }

@@ -66,7 +66,7 @@ func (f *figures) steadyState(ctx context.Context, w *world) error {
 
 // storm computes the cost and the duration for one of the Clusters that were applied at once.
 func (f *figures) storm(w *world) error {
-	const namespace = "storm-everything-at-once-in-random-order"
+	const namespace = "storm"
 	requests, err := w.cluster.Requests(func(r management.Request) bool {
 		return r.ObjectRef.Namespace == namespace && r.IsWrite() && r.Succeeded()
 	})

@@ -59,9 +59,9 @@ func (u *updater) update(_ context.Context, _ *runtimehooksv1.UpdateMachineReque
 	}
 }
 
-// checkInPlaceUpdate changes the targets of a cluster with one control-plane node while Cluster API has an extension
-// that updates files in place. Cluster API has the feature gate InPlaceUpdates.
-func (c *cluster) checkInPlaceUpdate(t *testing.T) {
+// checkInPlaceUpdate gives a cluster with one control-plane node two more, which makes count Machines, and changes its
+// targets while Cluster API has an extension that updates files in place. Cluster API has the feature gate InPlaceUpdates.
+func (c *cluster) checkInPlaceUpdate(t *testing.T, count int) {
 	t.Helper()
 	extension := &updater{}
 	if err := c.cluster.ServeExtension(t.Context(), "in-place", server.ExtensionHandler{
@@ -74,7 +74,7 @@ func (c *cluster) checkInPlaceUpdate(t *testing.T) {
 	// Cluster API makes a new Machine first, unless that is forbidden, which it is for three or more only.
 	c.kubectl(t, "", "patch", "kubeadmcontrolplane", c.controlPlaneName(), "--type", "merge", "-p",
 		`{"spec":{"replicas":3,"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0}}}}}`)
-	machines := c.waitRunning(t, 6)
+	machines := c.waitRunning(t, count)
 	c.waitControlPlaneStable(t)
 	planes := identity{}
 	for name, uid := range machines {
@@ -117,7 +117,7 @@ func (c *cluster) checkInPlaceUpdate(t *testing.T) {
 	})
 
 	extension.released.Store(true)
-	replaced := c.waitReplaced(t, machines, 6, func(name string) bool { return !c.ofControlPlane(name) })
+	replaced := c.waitReplaced(t, machines, count, func(name string) bool { return !c.ofControlPlane(name) })
 	c.waitBehind(t, 0)
 	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 	wantPlan(t, c.plan(t, ""), nil, nil)

@@ -23,6 +23,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/nodedata"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/realsystemd"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
@@ -126,20 +127,11 @@ func (c *cluster) checkOwned(t *testing.T, uid types.UID, names ...string) {
 	}
 }
 
-// TestMove moves a cluster with outputs to a second management cluster, where nothing is written again, and everything
-// follows the proxy Secret of there. In between Cluster API updates Machines in place.
-func TestMove(t *testing.T) {
-	t.Parallel()
-	w := start(t)
-	takeTurn(t)
-	c := newCluster(t, w, options{
-		controlPlanes: 1, workers: 1, secret: trusting(t, proxySecret),
-		edit: asking(contract.AnnotationPublish + ": env,values=defaults.env,annotations,giantswarm,trust"),
-	})
-	c.apply(t)
-	c.waitRunning(t, 3)
-	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-	c.waitPublished(t, contract.ReasonPublished)
+// move moves all Clusters to a second management cluster, where the manager is away until they have arrived. Nothing is
+// written there that was moved.
+func (r *repository) move(t *testing.T, target *repository, f *fleet) {
+	t.Helper()
+	c := f.classic
 	specs := c.specs(t)
 	content, versions := c.outputs(t)
 	workload := c.remote(t)
@@ -147,65 +139,70 @@ func TestMove(t *testing.T) {
 	if len(versions) != 3 || content["work-proxy-outputs HTTPS_PROXY"] != proxyURL || !strings.Contains(bundle, "BEGIN CERTIFICATE") {
 		t.Fatalf("outputs are %q and %q", content, bundle)
 	}
-
-	// What arrives is what was moved: there is nobody yet to make it anew.
-	target := newTarget(t, w)
-	if err := target.product.RemoveWebhooks(t.Context()); err != nil {
-		t.Fatal(err)
+	target.scaleManager(t, 0)
+	eventually(t, func() error {
+		if _, runs := target.pods.Running()[mgmt.SystemNamespace+"/"+manager]; runs {
+			return errors.New("the manager runs")
+		}
+		return nil
+	})
+	r.run(t, "move", "--namespace", c.namespace, "--to-kubeconfig", target.world.cluster.Kubeconfig)
+	for moved := range f.machines {
+		moved.world = target.world
 	}
-	target.product.Stop()
-	c.clusterctl(t, nil, "move", "--namespace", c.namespace, "--to-kubeconfig", target.cluster.Kubeconfig)
-	moved := &cluster{world: target, namespace: c.namespace, name: c.name}
-	arrived, before := moved.outputs(t)
+	arrived, before := c.outputs(t)
 	if diff := cmp.Diff(content, arrived); diff != "" {
 		t.Errorf("outputs (-before +after):\n%s", diff)
 	}
-	get[corev1.Secret](t, moved, contract.DefaultSecretName)
-	moved.checkOwned(t, get[clusterv1.Cluster](t, moved, moved.name).UID, moved.name+contract.GeneratedSecretSuffix)
-	if err := errors.Join(target.product.Start(t.Context()), target.product.InstallWebhooks(t.Context())); err != nil {
-		t.Fatal(err)
+	get[corev1.Secret](t, c, contract.DefaultSecretName)
+	c.checkOwned(t, get[clusterv1.Cluster](t, c, c.name).UID, c.name+contract.GeneratedSecretSuffix)
+
+	target.scaleManager(t, 2)
+	c.waitPublished(t, contract.ReasonPublished)
+	for moved, machines := range f.machines {
+		f.machines[moved] = moved.waitRunning(t, len(machines))
+		moved.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 	}
-	moved.waitPublished(t, contract.ReasonPublished)
-	machines := moved.waitRunning(t, 3)
-	moved.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-	moved.staysCalm(t, machines)
-	if diff := cmp.Diff(specs, moved.specs(t)); diff != "" {
+	f.staysCalm(t)
+	if diff := cmp.Diff(specs, c.specs(t)); diff != "" {
 		t.Errorf("specs (-before +after):\n%s", diff)
 	}
-	if _, after := moved.outputs(t); !maps.Equal(before, after) {
+	if _, after := c.outputs(t); !maps.Equal(before, after) {
 		t.Errorf("Secrets had versions %v after the move and have %v", before, after)
 	}
 	if _, again := delivered(t, workload); again != applied {
 		t.Errorf("what was delivered is written again: version %s after %s", again, applied)
 	}
+}
 
-	moved.kubectl(t, "", "scale", "machinedeployment", moved.poolName(0), "--replicas=2")
-	moved.waitRunning(t, 4)
-	moved.checkBoots(t, 1, want{proxy: proxyURL}, everyBoot)
-	moved.checkInPlaceUpdate(t)
-
-	moved.kubectl(t, "", "annotate", "cluster", moved.name, contract.AnnotationRollout+"-")
-	machines = moved.waitRunning(t, 6)
+// checkOutputsFollow changes the proxy Secret of a Cluster with Machines that may be replaced no more, and takes back that
+// it is published.
+func (c *cluster) checkOutputsFollow(t *testing.T, count int) {
+	t.Helper()
+	workload := c.remote(t)
+	bundle, _ := delivered(t, workload)
+	c.kubectl(t, "", "annotate", "cluster", c.name, contract.AnnotationRollout+"-")
+	machines := c.waitRunning(t, count)
 	other := strings.NewReplacer("proxy.corp.example", "other.corp.example")
-	moved.kubectl(t, other.Replace(trusting(t, proxySecret)), "apply", "-f", "-")
+	c.kubectl(t, other.Replace(trusting(t, proxySecret)), "apply", "-f", "-")
 	eventually(t, func() error {
-		now, _ := moved.outputs(t)
+		now, _ := c.outputs(t)
 		got, _ := delivered(t, workload)
 		if now["work-proxy-outputs HTTPS_PROXY"] != other.Replace(proxyURL) || got == bundle || got == "" {
 			return fmt.Errorf("outputs are %q and %q", now, got)
 		}
 		return nil
 	})
-	moved.waitPublished(t, contract.ReasonPublished)
-	moved.kubectl(t, "", "annotate", "cluster", moved.name, contract.AnnotationPublish+"-")
-	moved.waitPublished(t, "")
-	if left, versions := moved.outputs(t); len(versions) > 0 || left[contract.AnnotationNoProxy] != "" {
+	c.waitPublished(t, contract.ReasonPublished)
+	c.kubectl(t, "", "annotate", "cluster", c.name, contract.AnnotationPublish+"-")
+	c.waitPublished(t, "")
+	if left, versions := c.outputs(t); len(versions) > 0 || left[contract.AnnotationNoProxy] != "" {
 		t.Errorf("left are %q", left)
 	}
 	if _, version := delivered(t, workload); version != "" {
 		t.Errorf("the certificates are in the workload cluster, with version %s", version)
 	}
-	moved.staysCalm(t, machines)
+	c.staysCalm(t, machines)
 }
 
 // TestGiantSwarm_DropInReachesTheNode has files of a control plane refer to the drop-in of output giantswarm, as charts

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -22,68 +21,26 @@ import (
 )
 
 // clusters is how many workload clusters are applied at once. make test-storm has a hundred.
-var clusters = flag.Int("clusters", 12, "workload clusters of TestStorm, a third of them where the webhooks are away")
+var clusters = flag.Int("clusters", 12, "workload clusters of TestStorm, and a third as many where the product is away")
 
 // Tests that are not parallel run before all others, each alone: they are those that need the machine, or the product,
 // for themselves.
 
+// TestStorm applies everything at once in random order.
 func TestStorm(t *testing.T) {
 	w := start(t)
-	t.Run("everything at once in random order", func(t *testing.T) {
-		s := newStorm(t, w, *clusters)
-		begin := time.Now() //nolint:forbidigo // what is measured
-		s.apply(t)
-		s.waitRunning(t)
-		took := time.Since(begin)
-		s.calm(t)
-		for _, c := range s.clusters {
-			c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-			c.checkBoots(t, 2, want{proxy: proxyURL}, everyBoot)
-		}
-		results.note("%d Clusters applied at once: %d Machines in %.0f s, 0 without the proxy, 0 replaced", len(s.clusters),
-			2*len(s.clusters), took.Seconds())
-	})
-	t.Run("with the webhooks away a third of the time", func(t *testing.T) {
-		s := newStorm(t, w, max(*clusters/3, 1))
-		// At first the whole product is away, until a Machine has come up without the proxy. A Service has no endpoint
-		// then, and has one again when the product is ready.
-		if err := w.product.RemoveWebhooks(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		w.product.Kill()
-		s.startAtTheEnd(t)
-		s.apply(t)
-		eventually(t, func() error {
-			if !slices.ContainsFunc(s.boots(), func(b infra.Boot) bool { return !hasProxy(b) }) {
-				return errors.New("no Machine has come up without the proxy")
-			}
-			return nil
-		})
-		if err := w.product.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		stop := make(chan struct{})
-		stopped := make(chan error)
-		go func() { stopped <- s.interruptWebhooks(t, stop) }()
-		s.waitRunning(t)
-		close(stop)
-		if err := <-stopped; err != nil {
-			t.Fatal(err)
-		}
-		s.calm(t)
-		without := 0
-		for _, c := range s.clusters {
-			missing := c.withoutProxy(t)
-			c.waitBehind(t, missing)
-			without += missing
-		}
-		if without == 0 {
-			t.Error("every Machine has the proxy: there was nothing to report")
-		}
-		results.note(
-			"%d Clusters while the product was away at first and the webhooks a third of the time: %d Machines without the proxy, as the conditions say, 0 replaced",
-			len(s.clusters), without)
-	})
+	s := newStorm(t, w, *clusters)
+	begin := time.Now() //nolint:forbidigo // what is measured
+	s.apply(t)
+	s.waitRunning(t)
+	took := time.Since(begin)
+	s.calm(t)
+	for _, c := range s.clusters {
+		c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+		c.checkBoots(t, 2, want{proxy: proxyURL}, everyBoot)
+	}
+	results.note("%d Clusters applied at once: %d Machines in %.0f s, 0 without the proxy, 0 replaced", len(s.clusters),
+		2*len(s.clusters), took.Seconds())
 }
 
 // storm are many workload clusters in one namespace, each with one Machine of a control plane and one worker.

@@ -83,8 +83,8 @@ func run(m *testing.M) (int, error) {
 		} else if err != nil {
 			return 1, err
 		}
-		// Tests wait much of their time; more of them at once only wait longer.
-		status, err := management.RunIsolated(ctx, "-test.parallel=14")
+		// Tests wait much of their time; more of them at once only wait longer, until requests time out.
+		status, err := management.RunIsolated(ctx, "-test.parallel=10")
 		if err != nil {
 			skipReason = err.Error()
 			return m.Run(), nil

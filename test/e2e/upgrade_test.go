@@ -76,7 +76,7 @@ func TestProductUpgrade(t *testing.T) {
 	topology.waitTopology(t)
 	generations := func() []map[string]int64 {
 		return []map[string]int64{
-			vocabulary.Generations(calm.controlPlane(t), calm.template(t, 0), calm.template(t, 1)),
+			vocabulary.Generations(calm.specified(t)...),
 			vocabulary.Generations(rolling.template(t, 0), rolling.template(t, 1)), vocabulary.Generations(topology.owned(t)...),
 		}
 	}

@@ -251,6 +251,12 @@ func (c *cluster) template(t *testing.T, pool int) *bootstrapv1.KubeadmConfigTem
 	return get[bootstrapv1.KubeadmConfigTemplate](t, c, c.poolName(pool))
 }
 
+// specified returns the objects of the cluster with a spec of kubeadm.
+func (c *cluster) specified(t *testing.T) []client.Object {
+	t.Helper()
+	return []client.Object{c.controlPlane(t), c.template(t, 0), c.template(t, 1)}
+}
+
 // endpoint returns the host of the control-plane endpoint, or "".
 func (c *cluster) endpoint(t *testing.T) string {
 	t.Helper()
