@@ -91,7 +91,7 @@ func TestDiagnostics_AreForWhomRBACAllowsThem(t *testing.T) {
 	}
 	reader := account(t, ns, "reader", paths("get", "/metrics"))
 	operator := account(t, ns, "operator", paths("get", "/metrics", "/debug/pprof/*"), paths("put", "/debug/flags/v"))
-	p := manager(t, ns)
+	p := manager(t, ns, "--tls-min-version=VersionTLS13")
 	for _, test := range []struct {
 		method, path, token string
 		status              int
@@ -113,6 +113,11 @@ func TestDiagnostics_AreForWhomRBACAllowsThem(t *testing.T) {
 	}
 	if status, _ := p.diagnose("http", "GET", "/metrics", reader, ""); status == 200 {
 		t.Error("metrics are served without TLS")
+	}
+	old := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}} //nolint:gosec // self-signed
+	if c, err := old.DialContext(t.Context(), "tcp", p.diagnostics); err == nil {
+		_ = c.Close()
+		t.Error("TLS 1.2 is spoken against --tls-min-version")
 	}
 	first, _, _ := strings.Cut(p.log.String(), "\n")
 	if !strings.Contains(first, `"Starting manager" version=`) || !strings.Contains(first, "--namespace="+ns) {
@@ -165,27 +170,6 @@ func TestDiagnosticsOfHooks_AreForWhomRBACAllowsThem(t *testing.T) {
 	if _, body := p.diagnose("https", "GET", "/metrics", reader, ""); !strings.Contains(body,
 		`capi_proxy_patcher_certificate_expiry_timestamp_seconds{server="hooks"}`) {
 		t.Errorf("no metrics: %.200s", body)
-	}
-}
-
-func TestDiagnostics_KeepToTheFlagsAboutTLS(t *testing.T) {
-	ns := namespace(t)
-	t.Parallel()
-	p := manager(t, ns, "--tls-min-version", "VersionTLS13")
-	p.listens()
-	dialer := func(version uint16) error {
-		c, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MaxVersion: version}}). //nolint:gosec // self-signed
-														DialContext(t.Context(), "tcp", p.diagnostics)
-		if err == nil {
-			_ = c.Close()
-		}
-		return err
-	}
-	if err := dialer(tls.VersionTLS13); err != nil {
-		t.Error(err)
-	}
-	if dialer(tls.VersionTLS12) == nil {
-		t.Error("TLS 1.2 is spoken")
 	}
 }
 

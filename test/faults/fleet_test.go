@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -33,13 +34,15 @@ type fleet struct {
 	originals objects
 	// poolless is a fleet without MachinePools.
 	poolless bool
+	// proxy is host and port of the proxy.
+	proxy string
 }
 
 // newFleet prepares Clusters, without the label, and creates what they share: machines to be made of, and the proxy
 // Secret. Its objects are still to be created.
 func newFleet(t *testing.T, size int) *fleet {
 	t.Helper()
-	f := &fleet{t: t, ns: namespace(t), originals: objects{}}
+	f := &fleet{t: t, ns: namespace(t), originals: objects{}, proxy: hostOf(proxyURL)}
 	create(t, vocabulary.MachineTemplate(f.ns, infrastructureName), f.proxySecret(proxyURL))
 	for i := range size {
 		f.names = append(f.names, fmt.Sprintf("c%03d", i))
@@ -57,9 +60,13 @@ func (f *fleet) proxySecret(url string) *corev1.Secret {
 // useProxy changes the proxy Secret to one without credentials.
 func (f *fleet) useProxy(url string) {
 	f.t.Helper()
+	f.proxy = hostOf(url)
 	text := fmt.Sprintf(`{"data":{"username":null,"password":null},"stringData":{"httpProxy":%q}}`, url)
 	f.merge(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: contract.DefaultSecretName}}, text)
 }
+
+// hostOf returns host and port of the URL of a proxy.
+func hostOf(url string) string { return strings.TrimPrefix(url, "http://") }
 
 // create creates the objects of the Clusters, several Clusters at once, and remembers what they are like without the
 // product.
@@ -179,16 +186,12 @@ func (f *fleet) merge(object client.Object, text string) {
 	}
 }
 
-// labelPatch and targetsPatch are what a user does to a Cluster.
+// labelPatch is what a user does to a Cluster.
 func labelPatch(on bool) string {
 	if on {
 		return fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, contract.LabelEnabled, contract.LabelEnabledValue)
 	}
 	return fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, contract.LabelEnabled)
-}
-
-func targetsPatch(targets string) string {
-	return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, contract.AnnotationTargets, targets)
 }
 
 // label switches all Clusters on or off.

@@ -132,7 +132,7 @@ func TestLeader_AnswersWhatItHasBegunToRead(t *testing.T) {
 
 func TestLeader_IsKilledWhileASecretFansOut(t *testing.T) {
 	const (
-		size = 200
+		size = 60
 		// inFlight is how many writes the leader may have under way at once: its concurrency.
 		inFlight = 10
 	)
@@ -141,9 +141,9 @@ func TestLeader_IsKilledWhileASecretFansOut(t *testing.T) {
 	f.poolless = true
 	f.useProxy(proxyURL)
 	f.create(enabled)
-	flags := []string{noResync, "--leader-elect", "--leader-elect-namespace", f.ns, "--kube-api-burst=20"}
+	flags := []string{noResync, "--leader-elect", "--leader-elect-namespace", f.ns, "--kube-api-qps=20", "--kube-api-burst=5"}
 	first := manager(t, f.ns, flags...)
-	f.eventuallyAsRendered()
+	f.eventuallyHasProxy()
 	holder := f.leader()
 	second := manager(t, f.ns, flags...)
 
@@ -164,7 +164,7 @@ func TestLeader_IsKilledWhileASecretFansOut(t *testing.T) {
 	if now := f.leader(); now != holder {
 		t.Fatalf("%s led, and not %s, when the leader was killed", now, holder)
 	}
-	f.eventuallyAsRendered()
+	f.eventuallyHasProxy()
 	if now := f.leader(); now == holder {
 		t.Errorf("%s still leads", now)
 	}
@@ -205,7 +205,7 @@ func TestLeader_IsNotNeededToAdmit(t *testing.T) {
 	})
 	from := setMark(t, f.ns)
 	f.create(enabled)
-	f.eventuallyAsRendered()
+	f.eventuallyHasProxy()
 	if writes := from.since(request.isOfSpec); len(writes) > 0 {
 		t.Errorf("%d objects were admitted without the proxy, the first by %+v", len(writes), writes[0])
 	}

@@ -99,9 +99,9 @@ func TestManager_WorksWithTheRoleOfOneNamespace(t *testing.T) {
 	}
 	p := manager(t, f.ns, "--kubeconfig", kubeconfig, "--leader-elect", "--leader-elect-namespace", system, noResync)
 	f.create(enabled)
-	f.eventuallyAsRendered()
+	f.eventuallyHasProxy()
 	f.useProxy(otherProxyURL)
-	f.eventuallyAsRendered()
+	f.eventuallyHasProxy()
 	p.stop()
 	if log := p.log.String(); strings.Contains(log, "forbidden") {
 		t.Errorf("something is forbidden:\n%s", log)

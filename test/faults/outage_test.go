@@ -36,7 +36,7 @@ func TestAPIServer_StopsWhileClustersAreConfigured(t *testing.T) {
 		t.Fatalf("the manager did not survive: %s", p.cmd.ProcessState)
 	}
 	t.Logf("%d of %d objects were patched when the API server stopped", before, 3*size)
-	f.eventuallyAsRendered()
+	f.eventuallyHasProxy()
 	if writes := len(start.since(request.isOfSpec, request.done)); writes > 3*size {
 		t.Errorf("%d writes of %d objects", writes, 3*size)
 	}

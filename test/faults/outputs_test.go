@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -69,46 +67,6 @@ func TestOutputs_FollowEvents(t *testing.T) {
 	if c.Secret("-proxy-outputs") != nil || c.Cluster().Annotations[contract.AnnotationNoProxy] != "" {
 		t.Error("outputs are left")
 	}
-	p.stop()
-	staysQuiet(t, ns)
-}
-
-// TestOutputs_TakeTheirNamesBack has somebody else create a Secret with the name of an output, then take the label off that
-// of the manager, and delete each.
-func TestOutputs_TakeTheirNamesBack(t *testing.T) {
-	const foreign = "100% $HOME `{{ . }}"
-	ns := namespace(t)
-	t.Parallel()
-	p := manager(t, ns, noResync)
-	taken := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "prod-proxy-outputs"}, Data: map[string][]byte{"NO_PROXY": []byte(foreign)},
-	}
-	create(t, taken)
-	c := newPublisher(t, ns, "prod", "env", map[string]string{"httpProxy": proxyURL})
-	for _, take := range []func(*corev1.Secret){
-		func(s *corev1.Secret) { // without the label it belongs to somebody else
-			delete(s.Labels, contract.LabelGenerated)
-			s.Data["NO_PROXY"] = []byte(foreign)
-		},
-		nil,
-	} {
-		c.Eventually(contract.ReasonNameTaken, "Secret "+ns+"/prod-proxy-outputs exists")
-		if got := string(c.Secret("-proxy-outputs")["NO_PROXY"]); got != foreign {
-			t.Errorf("the Secret of another holds %q", got)
-		}
-		if err := shared.client.Delete(t.Context(), taken); err != nil {
-			t.Fatal(err)
-		}
-		c.Eventually(contract.ReasonPublished)
-		taken = vocabulary.Fetch(t, shared.client, ns, taken.Name, &corev1.Secret{})
-		if len(taken.OwnerReferences) != 1 || taken.OwnerReferences[0].UID != c.Cluster().UID {
-			t.Errorf("the Secret is %v", taken.ObjectMeta)
-		}
-		if take != nil {
-			vocabulary.Change(t, shared.client, taken, take)
-		}
-	}
-	c.eventuallyConfigured()
 	p.stop()
 	staysQuiet(t, ns)
 }

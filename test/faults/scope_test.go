@@ -67,9 +67,9 @@ func TestManagers_WithFiltersServeTheirClustersOnly(t *testing.T) {
 	blue := separate(t, f.ns, "blue", append(first, noResync, "--namespace=", "--watch-filter="+f.ns+"-blue")...)
 	green := separate(t, f.ns, "green", append(second, noResync, "--namespace=", "--watch-filter="+f.ns+"-green")...)
 	f.create(enabled, filter)
-	f.eventuallyAsRendered()
+	f.eventuallyHasProxy()
 	f.useProxy(otherProxyURL)
-	f.eventuallyAsRendered()
+	f.eventuallyHasProxy()
 	wrote(t, blue, f.ns, "c000", "c001")
 	wrote(t, green, f.ns, "c002", "c003")
 
@@ -79,7 +79,7 @@ func TestManagers_WithFiltersServeTheirClustersOnly(t *testing.T) {
 			`{"metadata":{"labels":{"`+clusterv1.WatchLabel+`":"`+f.ns+`-green"}}}`)
 	}
 	f.useProxy(proxyURL)
-	f.eventuallyAsRendered()
+	f.eventuallyHasProxy()
 	before := len(shared.audit.by(t, blue))
 	f.label(false)
 	f.eventuallyAsBefore()
@@ -87,26 +87,5 @@ func TestManagers_WithFiltersServeTheirClustersOnly(t *testing.T) {
 		if r.isWrite() {
 			t.Errorf("the manager that no longer serves them writes: %+v", r)
 		}
-	}
-}
-
-// TestManagers_OfNamespacesServeTheirClustersOnly runs a manager for each of two namespaces with Clusters of the same
-// names.
-func TestManagers_OfNamespacesServeTheirClustersOnly(t *testing.T) {
-	one, two := newFleet(t, 2), newFleet(t, 2)
-	t.Parallel()
-	_, first := one.serveWebhooks("../../config/default")
-	_, second := two.serveWebhooks("../../config/default")
-	users := []string{
-		separate(t, one.ns, "one", append(first, noResync)...), separate(t, two.ns, "two", append(second, noResync)...),
-	}
-	for i, f := range []*fleet{one, two} {
-		f.create(enabled)
-		f.eventuallyAsRendered()
-		f.useProxy(otherProxyURL)
-		f.eventuallyAsRendered()
-		f.label(false)
-		f.eventuallyAsBefore()
-		wrote(t, users[i], f.ns, "c000", "c001")
 	}
 }

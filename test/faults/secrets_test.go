@@ -14,7 +14,7 @@ func TestSecrets_WithoutTheLabelAreNoticedAtAResync(t *testing.T) {
 	t.Parallel()
 	f.create(enabled)
 	manager(t, f.ns, shortResync)
-	f.eventuallyAsRendered()
+	f.eventuallyHasProxy()
 	remove := func() {
 		t.Helper()
 		if err := shared.client.Delete(t.Context(), &corev1.Secret{ObjectMeta: f.meta(contract.DefaultSecretName)}); err != nil {

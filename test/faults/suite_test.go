@@ -1,8 +1,7 @@
 // Package faults runs the program that users run, as separate processes, and removes what it relies on while it works:
-// the API server, the leader, the process itself, its webhooks, its Secrets, and the peace in which an object is read
-// and written. Whatever happens, the result has to be the same as if nothing had happened: what render prints for the
-// same manifests is in the objects, once, what the user wrote is there byte for byte, and then nothing is written any
-// more.
+// the API server, the leader, its webhooks, its Secrets. Whatever happens, every object has the proxy once, what the user
+// wrote is there byte for byte, and then nothing is written any more. What a crash between two writes leaves is held by
+// test/model, and what exactly objects get by test/templates.
 package faults
 
 import (

@@ -112,7 +112,7 @@ func TestWebhooks_RefuseWritesWhileDownIfConfigured(t *testing.T) {
 	})
 	from := setMark(t, f.ns)
 	f.plant(enabled)
-	f.eventuallyAsRendered()
+	f.eventuallyHasProxy()
 	if writes := from.since(request.isOfSpec); len(writes) > 0 {
 		t.Errorf("%d objects were admitted without the proxy, the first by %+v", len(writes), writes[0])
 	}

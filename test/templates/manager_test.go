@@ -21,6 +21,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
@@ -107,18 +108,20 @@ func variants() map[string]func(manifests) {
 		"user's commands": set("KubeadmControlPlane", []any{"echo \"%n\" $HOME", "b"}, "spec", "kubeadmConfigSpec", "preKubeadmCommands"),
 		"user's later commands": set("KubeadmConfigTemplate", []any{"curl https://example.com"},
 			"spec", "template", "spec", "postKubeadmCommands"),
-		"user's file":            set("KubeadmConfigTemplate", file("/etc/motd"), "spec", "template", "spec", "files"),
-		"a file at our path":     set("KubeadmConfigTemplate", file(contract.PathProxyEnv), "spec", "template", "spec", "files"),
-		"a file in our way":      set("KubeadmControlPlane", file(contract.PathProxyEnv), "spec", "kubeadmConfigSpec", "files"),
-		"no URL":                 proxy(map[string]any{"noProxy": "a"}),
-		"empty":                  proxy(map[string]any{}),
-		"password":               proxy(map[string]any{"httpProxy": url, "username": "node", "password": "p@%\"$`\\ s"}),
-		"user in both":           proxy(map[string]any{"httpProxy": "http://a:b@proxy.example.com:3128", "username": "c"}),
-		"unknown key":            proxy(map[string]any{"httpProxy": url, "noproxy": "a"}),
-		"bad URL":                proxy(map[string]any{"httpProxy": "proxy.example.com:3128:1"}),
-		"bad certificates":       proxy(map[string]any{"httpProxy": url, "trustedCA": "-----BEGIN CERTIFICATE-----\n"}),
-		"entries":                proxy(map[string]any{"httpProxy": url, "noProxy": ".corp.example.com, 10.1.0.0/16\n*.x.example, [fd00::1]"}),
-		"bad entries":            proxy(map[string]any{"httpProxy": url, "noProxy": "http://a, b/c"}),
+		"user's file":        set("KubeadmConfigTemplate", file("/etc/motd"), "spec", "template", "spec", "files"),
+		"a file at our path": set("KubeadmConfigTemplate", file(contract.PathProxyEnv), "spec", "template", "spec", "files"),
+		"a file in our way":  set("KubeadmControlPlane", file(contract.PathProxyEnv), "spec", "kubeadmConfigSpec", "files"),
+		"no URL":             proxy(map[string]any{"noProxy": "a"}),
+		"empty":              proxy(map[string]any{}),
+		"password":           proxy(map[string]any{"httpProxy": url, "username": "node", "password": "p@%\"$`\\ s"}),
+		"user in both":       proxy(map[string]any{"httpProxy": "http://a:b@proxy.example.com:3128", "username": "c"}),
+		"unknown key":        proxy(map[string]any{"httpProxy": url, "noproxy": "a"}),
+		"bad URL":            proxy(map[string]any{"httpProxy": "proxy.example.com:3128:1"}),
+		"bad certificates":   proxy(map[string]any{"httpProxy": url, "trustedCA": "-----BEGIN CERTIFICATE-----\n"}),
+		"entries":            proxy(map[string]any{"httpProxy": url, "noProxy": ".corp.example.com, 10.1.0.0/16\n*.x.example, [fd00::1]"}),
+		"bad entries":        proxy(map[string]any{"httpProxy": url, "noProxy": "http://a, b/c"}),
+		"published": annotate("Cluster", contract.AnnotationPublish,
+			"env, values=a.b, values=c, annotations, giantswarm, pods, trust=cert-manager, kapp-controller"),
 		"Secrets of other names": func(all manifests) { all.each("Secret", rename) },
 	}
 }
@@ -217,11 +220,18 @@ func (all manifests) yaml(t *testing.T) []byte {
 	return text
 }
 
-// configured are the lists of the specs that nodes boot with, and the generated Secrets, by kind and name.
+// configured are the lists of the specs that nodes boot with, the generated Secrets and what is published, by kind and name.
 func (all manifests) configured(t *testing.T) map[string]string {
 	t.Helper()
 	specs := map[string]string{}
 	for _, o := range all {
+		if o.GetKind() == "Cluster" {
+			for _, key := range publish.AnnotationKeys() {
+				if value, written := o.GetAnnotations()[key]; written {
+					specs["annotation "+key] = value
+				}
+			}
+		}
 		path := map[string][]string{
 			"KubeadmControlPlane": {"spec", "kubeadmConfigSpec"}, "KubeadmConfigTemplate": {"spec", "template", "spec"},
 			"KubeadmConfig": {"spec"}, "Secret": {"data"},
@@ -292,6 +302,9 @@ func testRender(t *testing.T, user client.Client) {
 		}
 		return left, problems
 	}
+	if !slices.ContainsFunc(every, func(c comparison) bool { return c.rendered["annotation "+contract.AnnotationNoProxy] != "" }) {
+		t.Error("no manifest publishes anything")
+	}
 	left := every
 	wait.Rule{Still: patience, Poll: time.Second}.Until(t, "all Clusters", func() string {
 		var problems []string
@@ -309,7 +322,9 @@ func compare(t *testing.T, user client.Client, name string, given manifests) com
 	t.Helper()
 	c := comparison{Client: user, name: t.Name() + ", " + name, ns: given[0].GetNamespace(), given: given}
 	inputs := []clusters.Input{{Name: "in.yaml", Data: given.yaml(t)}}
-	result, err := render.Render(t.Context(), render.Options{Inputs: inputs, IncludeSecrets: true})
+	result, err := render.Render(t.Context(), render.Options{
+		Inputs: inputs, IncludeSecrets: true, Publish: render.Publish{Wanted: name == "published"},
+	})
 	if c.refused = err; err == nil {
 		c.rendered, c.notes = manifests(objects(t, result.Output)).configured(t), result.Notes
 	}
