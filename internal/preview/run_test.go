@@ -35,6 +35,7 @@ func (s *server) running() client.Client {
 		Type: contract.ConditionProxyConfigured, Status: "False", Reason: contract.ReasonInPlaceFailed, Message: "of a node",
 	}}
 	objects := []client.Object{c.Cluster, c.ControlPlane, c.Deployment, c.Template, c.Pool, c.Config, secret}
+	objects = append(objects, s.others...)
 	for name, labels := range map[string]map[string]string{
 		"one-cp-a":   {clusterv1.ClusterNameLabel: "one", clusterv1.MachineControlPlaneLabel: ""},
 		"one-md-a":   {clusterv1.ClusterNameLabel: "one", clusterv1.MachineDeploymentNameLabel: "one-md"},
@@ -76,6 +77,7 @@ func (s *server) running() client.Client {
 type server struct {
 	t        *testing.T
 	carryOut bool
+	others   []client.Object // beside those of the Cluster
 }
 
 // of returns where a write of object goes: a copy of it, unless it is carried out. The stand-in of an API server does not
@@ -235,6 +237,26 @@ func TestRun_SaysWhatAChangeDoes(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestRun_LeavesATemplateToTheClusterThatUsesIt has a template with the entries of one Cluster and a pool of another.
+func TestRun_LeavesATemplateToTheClusterThatUsesIt(t *testing.T) {
+	t.Parallel()
+	for label, taken := range map[string]bool{"true": false, "yes": false, "false": true, "": true} {
+		two := vocabulary.NewClassic("team", "two", "demo")
+		two.Cluster.Labels = map[string]string{contract.LabelEnabled: label}
+		file := bootstrapv1.File{Path: contract.PathProxyEnv, Owner: "root:root", Permissions: "0600"}
+		file.ContentFrom.Secret = bootstrapv1.SecretFileSource{Name: "one-proxy-files", Key: contract.KeyProxyEnv}
+		two.Template.Spec.Template.Spec.Files = append(two.Template.Spec.Template.Spec.Files, file)
+		s := &server{t: t, others: []client.Object{two.Cluster, two.Deployment, two.Template}}
+		if label == "" {
+			s.others = s.others[2:]
+		}
+		got := s.try("{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: one, labels: {capi-proxy-patcher.io/enabled: 'false'}}}")
+		if strings.Contains(got, "patch KubeadmConfigTemplate two-md, spec true\n") != taken {
+			t.Errorf("with label %q:\n%s", label, got)
+		}
 	}
 }
 

@@ -110,26 +110,3 @@ func TestUnknownNames_AreReported(t *testing.T) {
 			"unknown-name: annotation capi-proxy-patcher.io/secrets of MachineDeployment batch of spec.topology: ")
 	})
 }
-
-func TestStrayTemplate_KeepsItsEntriesWithAnUnknownLabelValue(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "http-proxy", map[string]string{"httpProxy": proxyURL})
-	one := newCluster(t, ns, "one")
-	one.eventuallyReports(contract.ReasonConfigured)
-	two := newCluster(t, ns, "two",
-		with(func(cluster *clusterv1.Cluster) { cluster.Labels = map[string]string{contract.LabelEnabled: "yes"} }))
-	two.eventuallyReports(contract.ReasonInvalidSettings)
-	move := func(c classic, template string) {
-		change(t, fetch(t, ns, c.name+"-md", &clusterv1.MachineDeployment{}), func(o *clusterv1.MachineDeployment) {
-			o.Spec.Template.Spec.Bootstrap.ConfigRef.Name = template
-		})
-	}
-	move(two, "one-md")
-	one.eventuallyReports(contract.ReasonSharedTemplate)
-	move(one, "two-md")
-	one.eventuallyReports(contract.ReasonConfigured)
-	staysQuiet(t, ns)
-	if !one.isPatched("template") {
-		t.Error("the template lost the proxy")
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
 // joined creates a Machine as Cluster API leaves it behind once its bootstrap data is made of spec. The manager would
@@ -82,98 +80,7 @@ func (c classic) deployment() *clusterv1.MachineDeployment {
 	return fetch(c.t, c.ns, c.name+"-md", &clusterv1.MachineDeployment{})
 }
 
-// eventuallyRollsOut waits until spec.rollout.after of the control plane and of the MachineDeployment are set as
-// wanted.
-func (c classic) eventuallyRollsOut(controlPlane, deployment bool) {
-	c.t.Helper()
-	eventually(c.t, "spec.rollout.after", func() string {
-		if got := !c.controlPlane().Spec.Rollout.After.IsZero(); got != controlPlane {
-			return "of the control plane is set: " + map[bool]string{true: "yes", false: "no"}[got]
-		}
-		if got := !c.deployment().Spec.Rollout.After.IsZero(); got != deployment {
-			return "of the MachineDeployment is set: " + map[bool]string{true: "yes", false: "no"}[got]
-		}
-		return ""
-	})
-}
-
 const pause = 1100 * time.Millisecond // longer than the resolution of times in the API
-
-// wantRecord fails unless the Cluster has a record of these groups of Machines that are behind, or of none.
-func (c classic) wantRecord(want ...string) {
-	c.t.Helper()
-	text, recorded := c.cluster().Annotations[contract.AnnotationMachinesBehind]
-	behind, err := status.ParseRecord(text)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	var got []string
-	for _, group := range behind {
-		got = append(got, fmt.Sprintf("%s %s: %d", group.Kind, group.Name, group.Machines))
-	}
-	if !slices.Equal(got, want) || recorded != (len(want) > 0) {
-		c.t.Errorf("the record has %q, want %q: %s", got, want, text)
-	}
-}
-
-func TestImmediate_ReplacesMachinesOnce(t *testing.T) {
-	ns := namespace(t)
-	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", func(o client.Object) { delete(o.GetLabels(), contract.LabelEnabled) })
-	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
-	c.joined("one-cp-a", c.controlPlane().Spec.KubeadmConfigSpec, controlPlaneNode())
-	time.Sleep(pause)
-	c.edit(func(cluster *clusterv1.Cluster) {
-		cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
-		cluster.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutImmediate}
-	})
-	// The control plane is replaced for its new entries, the workers by the lever of Cluster API.
-	c.eventuallyRollsOut(false, true)
-	c.eventuallyReports(contract.ReasonConfigured, "1 of MachineDeployment one-md (one-md-a)")
-	c.wantPatched(t, everyObject...)
-	first := c.deployment().Spec.Rollout.After
-	staysQuiet(t, ns)
-
-	time.Sleep(pause)
-	c.gone("one-md-a", "one-cp-a")
-	c.joined("one-md-b", c.template().Spec.Template.Spec, c.worker())
-	c.joined("one-cp-b", c.controlPlane().Spec.KubeadmConfigSpec, controlPlaneNode())
-	staysQuietButFor(t, ns, "clusters")
-	if got := c.deployment().Spec.Rollout.After; !got.Equal(&first) {
-		t.Errorf("current Machines were rolled out again, at %v after %v", got, first)
-	}
-
-	// A change of the values rolls both, once.
-	time.Sleep(pause)
-	change(t, secret, func(s *corev1.Secret) {
-		s.StringData = map[string]string{"httpProxy": "http://proxy-2.example.com:3128"}
-	})
-	c.eventuallyRollsOut(true, true)
-	eventually(t, "second rollout", func() string {
-		if after := c.deployment().Spec.Rollout.After; !after.After(first.Time) {
-			return "the MachineDeployment is not rolled out again"
-		}
-		return ""
-	})
-	c.eventuallyReports(contract.ReasonConfigured,
-		"2 Machines have outdated proxy settings: 1 of KubeadmControlPlane one (one-cp-b), 1 of MachineDeployment one-md "+
-			"(one-md-b)")
-	staysQuiet(t, ns)
-	second := c.deployment().Spec.Rollout.After
-
-	// Without the label Machines with the proxy go.
-	time.Sleep(pause)
-	c.gone("one-md-b", "one-cp-b")
-	c.joined("one-md-c", c.template().Spec.Template.Spec, c.worker())
-	time.Sleep(pause)
-	c.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = nil })
-	c.eventuallyReports(noCondition)
-	if after := c.deployment().Spec.Rollout.After; !after.After(second.Time) {
-		t.Error("workers with the proxy are not replaced")
-	}
-	c.wantRecord()
-	c.wantPatched(t, noObject...)
-}
 
 // gate runs the gate before an old password is withdrawn, for one namespace.
 func (c classic) gate() (status int, table string) {
@@ -242,35 +149,4 @@ func TestChangedPassword_OpensTheGateOnlyWhenNoNodeHasTheOldOne(t *testing.T) {
 	if status, table := c.gate(); status != 3 {
 		t.Errorf("the gate opens with exit status %d although the settings cannot be used:\n%s", status, table)
 	}
-}
-
-// TestStaticPods_WarnOfNodesThatOthersAskThroughTheProxy names Machine and address until NO_PROXY has it.
-func TestStaticPods_WarnOfNodesThatOthersAskThroughTheProxy(t *testing.T) {
-	ns := namespace(t)
-	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL, "noProxy": "10.99.0.0/16"})
-	c := newCluster(t, ns, "one", with(func(cluster *clusterv1.Cluster) {
-		cluster.Annotations = map[string]string{contract.AnnotationTargets: "containerd,kubelet,commands,trust,static-pods"}
-	}))
-	c.eventuallyReports(contract.ReasonConfigured)
-	machine := &clusterv1.Machine{ObjectMeta: c.meta("one-cp-a")}
-	machine.Labels = controlPlaneNode()
-	machine.Labels[clusterv1.ClusterNameLabel] = c.name
-	machine.Spec.ClusterName = c.name
-	machine.Spec.Bootstrap.DataSecretName = new("x")
-	machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "DemoMachine", Name: "x", APIGroup: "infrastructure.cluster.x-k8s.io"}
-	create(t, machine)
-	machine.Status.Addresses = clusterv1.MachineAddresses{
-		{Type: clusterv1.MachineExternalIP, Address: "203.0.113.7"}, {Type: clusterv1.MachineInternalIP, Address: "10.77.0.61"},
-	}
-	if err := shared.client.Status().Update(t.Context(), machine); err != nil {
-		t.Fatal(err)
-	}
-	c.eventuallyReports(contract.ReasonConfigured, "ask through the proxy: Machine one-cp-a at 10.77.0.61, which NO_PROXY does not have")
-	change(t, secret, func(s *corev1.Secret) { s.Data["noProxy"] = []byte("10.77.0.0/24") })
-	eventually(t, "condition", func() string {
-		if got := c.condition().Message; strings.Contains(got, "proxied-node") {
-			return got
-		}
-		return ""
-	})
 }

@@ -265,60 +265,6 @@ func TestTopology_GetsSecretsAndNoOtherWrite(t *testing.T) {
 	staysQuiet(t, ns)
 }
 
-func TestTopology_WaitsForTheEndpointAndNudgesKubeadmConfigs(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", topologyCluster,
-		with(func(cluster *clusterv1.Cluster) { cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{} }))
-	c.carried()
-	first := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta("one-0"), Spec: c.controlPlane().Spec.KubeadmConfigSpec}
-	first.Labels = map[string]string{
-		clusterv1.ClusterNameLabel: "one", clusterv1.ClusterTopologyOwnedLabel: "",
-		clusterv1.MachineControlPlaneLabel: "",
-	}
-	first.OwnerReferences = ownedBy("Machine", "one-0")
-	create(t, first)
-	c.eventuallyReports(contract.ReasonWaitingForEndpoint)
-	if c.generated() != nil {
-		t.Error("a Secret without the endpoint was written")
-	}
-	staysQuiet(t, ns, "secrets") // and the Secret is at least a second younger
-	c.endpointComes()
-	c.eventuallyNudged("one-0")
-	c.eventuallyReports(contract.ReasonConfigured)
-	staysQuiet(t, ns)
-}
-
-func TestTopology_PoolsBesideItArePatched(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", func(o client.Object) {
-		switch o.(type) {
-		case *clusterv1.MachineDeployment, *bootstrapv1.KubeadmConfigTemplate:
-		default:
-			topologyCluster(o)
-		}
-	})
-	topologyWrites(t, c.controlPlane(), reference("one-proxy-files"))
-	topologyWrites(t, c.config(), reference("one-proxy-files"))
-	c.eventuallyReports(contract.ReasonConfigured)
-	c.wantPatched(t, everyObject...)
-	c.edit(withoutLabel)
-	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmControlPlane "+ns+
-		"/one has the proxy until the topology controller removes it")
-	c.wantPatched(t, "control plane", "KubeadmConfig")
-	topologyWrites(t, c.config())
-	c.eventuallyReports(contract.ReasonRemovalWaiting)
-	if c.generated() == nil {
-		t.Error("the Secret that the control plane refers to is gone")
-	}
-	topologyWrites(t, c.controlPlane())
-	c.eventuallyReports(noCondition)
-	if c.generated() != nil {
-		t.Error("the generated Secret is still there")
-	}
-}
-
 func TestTopologyHold_KeepsTemplatesWhenTheLabelIsSet(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})

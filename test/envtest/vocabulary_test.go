@@ -219,17 +219,6 @@ func (c classic) eventuallyAsBefore(t *testing.T, before string) {
 	}
 }
 
-// eventuallyNudged waits until a KubeadmConfig is changed so that Cluster API reconciles it again.
-func (c classic) eventuallyNudged(name string) {
-	c.t.Helper()
-	eventually(c.t, "KubeadmConfig "+name, func() string {
-		if fetch(c.t, c.ns, name, &bootstrapv1.KubeadmConfig{}).Annotations[contract.AnnotationNudge] == "" {
-			return "it was not nudged"
-		}
-		return ""
-	})
-}
-
 // secret returns the data of a Secret, or nil.
 func (c classic) secret(name string) map[string][]byte {
 	c.t.Helper()

@@ -257,20 +257,8 @@ func TestWebhook_PatchesAControlPlaneInTheRequestThatRollsIt(t *testing.T) {
 		edit  func(*controlplanev1.KubeadmControlPlane)
 		rolls bool
 	}{
-		"version": {func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Version = "v1.37.0" }, true},
-		"infrastructure template": {func(o *controlplanev1.KubeadmControlPlane) {
-			o.Spec.MachineTemplate.Spec.InfrastructureRef.Name = "new"
-		}, true},
-		"bootstrap configuration": {func(o *controlplanev1.KubeadmControlPlane) { o.Spec.KubeadmConfigSpec.Files[0].Content = "new" }, true},
-		"rollout.after":           {func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Rollout.After = metav1.Now() }, true},
-		"rollout.after of next year": {func(o *controlplanev1.KubeadmControlPlane) {
-			o.Spec.Rollout.After = metav1.NewTime(metav1.Now().AddDate(1, 0, 0))
-		}, false},
-		"an annotation": {func(o *controlplanev1.KubeadmControlPlane) { o.Annotations = map[string]string{"own": "note"} }, false},
-		"replicas":      {func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Replicas = new(int32(3)) }, false},
-		"labels of Machines": {func(o *controlplanev1.KubeadmControlPlane) {
-			o.Spec.MachineTemplate.ObjectMeta.Labels = map[string]string{"own": "label"}
-		}, false},
+		"version":  {func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Version = "v1.37.0" }, true},
+		"replicas": {func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Replicas = new(int32(3)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := admitted(t, namespace(t), webhooksLive)
@@ -365,14 +353,6 @@ func TestWebhook_WarnsOfConflicts(t *testing.T) {
 	if hasProxy(c.controlPlane()) {
 		t.Error("patched in spite of the conflict")
 	}
-}
-
-// endpointComes sets the endpoint, as the infrastructure provider does.
-func (c classic) endpointComes() {
-	c.t.Helper()
-	c.edit(func(cluster *clusterv1.Cluster) {
-		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}
-	})
 }
 
 func TestController_PatchesWhileTheWebhookIsDown(t *testing.T) {
