@@ -2,10 +2,13 @@
 package internal_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/mod/modfile"
@@ -43,10 +46,10 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := os.Stat(name); err != nil {
-				t.Fatal(err)
+			if _, exists := imported(t)[modulePath+name]; !exists {
+				t.Fatal("there is no such package")
 			}
-			for _, dependency := range goList(t, "-deps", "./"+name) {
+			for _, dependency := range imported(t)[modulePath+name].Deps {
 				for path, reason := range denied {
 					if (dependency == path || strings.HasPrefix(dependency, path+"/")) && !slices.Contains(excused[name], path) {
 						t.Errorf("%s comes to import %s: %s", name, dependency, reason)
@@ -66,13 +69,12 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 // depend on what reads manifests, not even through another package.
 func TestOffline_IsImportedByTheCommandLineOnly(t *testing.T) {
 	t.Parallel()
-	for _, line := range goList(t, "-f", "{{.ImportPath}} {{join .Deps \" \"}}", "./...") {
-		name, dependencies, _ := strings.Cut(line, " ")
-		name = strings.TrimPrefix(name, modulePath)
+	for path, one := range imported(t) {
+		name := strings.TrimPrefix(path, modulePath)
 		if name == "cli" || strings.HasPrefix(name, "offline/") {
 			continue
 		}
-		for dependency := range strings.FieldsSeq(dependencies) {
+		for _, dependency := range one.Deps {
 			if strings.HasPrefix(dependency, modulePath+"offline/") {
 				t.Errorf("%s comes to import %s", name, dependency)
 			}
@@ -111,7 +113,12 @@ func TestLinter_AllowsWhatIsImportedAndNoMore(t *testing.T) {
 		}
 		strict++
 		folder := strings.TrimSuffix(strings.TrimPrefix(rule.Files[0], "**/internal/"), "/**")
-		imports := goList(t, "-f", "{{join .Imports \"\\n\"}}", "./"+folder+"/...")
+		var imports []string
+		for path, one := range imported(t) {
+			if strings.HasPrefix(path+"/", modulePath+folder+"/") {
+				imports = append(imports, one.Imports...)
+			}
+		}
 		for _, allowed := range rule.Allow {
 			if allowed != "$gostd" && !slices.Contains(imports, strings.TrimSuffix(allowed, "$")) {
 				t.Errorf("depguard rule %s allows %s, which %s does not import", name, allowed, folder)
@@ -123,14 +130,37 @@ func TestLinter_AllowsWhatIsImportedAndNoMore(t *testing.T) {
 	}
 }
 
-// goList returns the lines that go list prints.
-func goList(t *testing.T, arguments ...string) []string {
+// imports are what a package imports, and what it comes to import.
+type imports struct{ Imports, Deps []string }
+
+// listed has the packages of this folder by import path. The go command is asked once.
+var listed = sync.OnceValues(func() (map[string]imports, error) {
+	output, err := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "./...").Output() //nolint:noctx // it ends
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]imports{}
+	decoder := json.NewDecoder(bytes.NewReader(output))
+	for decoder.More() {
+		var one struct {
+			ImportPath string
+			imports
+		}
+		if err := decoder.Decode(&one); err != nil {
+			return nil, err
+		}
+		all[one.ImportPath] = one.imports
+	}
+	return all, nil
+})
+
+func imported(t *testing.T) map[string]imports {
 	t.Helper()
-	output, err := exec.CommandContext(t.Context(), "go", append([]string{"list"}, arguments...)...).Output()
+	all, err := listed()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	return strings.Split(strings.TrimSpace(string(output)), "\n")
+	return all
 }
 
 // TestVersions_AreThoseOfClusterAPI keeps `go mod tidy` from raising the libraries above what Cluster API is tested

@@ -126,10 +126,9 @@ func TestHack_KeepsToItsLines(t *testing.T) {
 func TestRooms_KeepToTheirImports(t *testing.T) {
 	t.Parallel()
 	imports, importers := map[string][]string{}, map[string]int{}
-	for _, line := range goList(t, "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...") {
-		fields := strings.Fields(line)
-		name := strings.TrimPrefix(fields[0], modulePath)
-		for _, path := range fields[1:] {
+	for path, one := range imported(t) {
+		name := strings.TrimPrefix(path, modulePath)
+		for _, path := range one.Imports {
 			if other, ours := strings.CutPrefix(path, modulePath); ours {
 				imports[name] = append(imports[name], other)
 				importers[other]++
