@@ -64,7 +64,7 @@ func start(t *testing.T, name, component string, args func(port, folder string) 
 	}
 	_, port, _ := net.SplitHostPort(p.address)
 	p.command = exec.CommandContext(t.Context(), program, args(port, folder)...)
-	p.command.Env = os.Environ()
+	p.command.Env = append(os.Environ(), "GOGC=100") // what a container without the variable has
 	for _, variable := range container.Env {
 		p.command.Env = append(p.command.Env, variable.Name+"="+variable.Value)
 	}

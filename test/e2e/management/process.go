@@ -84,8 +84,7 @@ func (p *Process) launch(ctx context.Context) error {
 	// The context bounds the start only.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.path, p.args...) //nolint:gosec // programs that this repository builds
 	cmd.Stdout, cmd.Stderr = log, log
-	// What these programs do is bound by the processor, not by memory: collect garbage half as often.
-	cmd.Env = append(withoutProxy(os.Environ()), "GOGC=200")
+	cmd.Env = withoutProxy(os.Environ())
 	if err := cmd.Start(); err != nil {
 		return err
 	}
