@@ -129,9 +129,9 @@ func cloudInitScenarios() []scenario {
 			secret: rudeSecret(), httpProxy: rudeURL,
 			files: map[string]machine.File{
 				"/etc/systemd/system/containerd.service.d/00-stub.conf": text("[Service]\nType=simple\nExecStart=\nExecStart=/usr/bin/sleep infinity\n"),
-				"/etc/systemd/system/cloud-final.service.d/wait.conf":   text("[Service]\nEnvironment=CAPI_PROXY_PATCHER_WAIT=2\n"),
+				"/etc/systemd/system/cloud-final.service.d/wait.conf":   text("[Service]\nEnvironment=CAPI_PROXY_PATCHER_WAIT=10\n"),
 			},
-			stops:   "containerd does not answer 2 s after its restart: see journalctl -u containerd",
+			stops:   "containerd does not answer 10 s after its restart: see journalctl -u containerd",
 			managed: allManaged(),
 		},
 		{
@@ -177,9 +177,9 @@ func ignitionScenarios() []scenario {
 			secret: rawSecret(), httpProxy: rawURL, ignition: true,
 			files: map[string]machine.File{
 				"/etc/systemd/system/containerd.service.d/00-stub.conf": text("[Service]\nType=simple\nExecStart=\nExecStart=/usr/bin/sleep infinity\n"),
-				"/etc/systemd/system/kubeadm.service.d/wait.conf":       text("[Service]\nEnvironment=CAPI_PROXY_PATCHER_WAIT=2\n"),
+				"/etc/systemd/system/kubeadm.service.d/wait.conf":       text("[Service]\nEnvironment=CAPI_PROXY_PATCHER_WAIT=10\n"),
 			},
-			stops:   "containerd does not answer 2 s after its restart: see journalctl -u containerd",
+			stops:   "containerd does not answer 10 s after its restart: see journalctl -u containerd",
 			managed: allManaged(),
 		},
 	}
