@@ -22,7 +22,10 @@ import (
 // serverSide are the flags of kubectl apply for the side of the server.
 var serverSide = []string{"--server-side", "--field-manager=gitops", "--force-conflicts"}
 
-// gitops applies the manifest of a cluster every second.
+// interval is how long a GitOps tool pauses. An apply takes half a second of processor time.
+const interval = 3 * time.Second
+
+// gitops applies the manifest of a cluster again and again.
 type gitops struct {
 	*cluster
 
@@ -45,7 +48,7 @@ func (g *gitops) loop(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(time.Second):
+		case <-time.After(interval):
 		}
 	}
 }
@@ -67,7 +70,7 @@ func waitMore(t *testing.T, tools []*gitops, of func(*gitops) *atomic.Int64) {
 	})
 }
 
-// upgradeUnderGitOps applies manifests of running clusters every second, on the side of the client and of the server, while
+// upgradeUnderGitOps applies manifests of running clusters again and again, on the side of the client and of the server, while
 // clusterctl upgrades the product, while it is drained and when it is killed. The second guard keeps their control planes.
 func (r *repository) upgradeUnderGitOps(t *testing.T, version string, client, server *cluster) {
 	t.Helper()
