@@ -167,12 +167,9 @@ func (p *process) survives(path string, honest []byte, attacks []attack) {
 		began := time.Now() //nolint:forbidigo // for the log
 		a.do()
 		p.alive()
-		ctx, cancel := context.WithTimeout(p.t.Context(), patience)
-		got, err := p.post(ctx, path, honest)
-		cancel()
-		p.alive()
-		if err != nil || !bytes.Equal(got, want) {
-			p.t.Errorf("after %s an honest request gets %d bytes, %v", a.name, len(got), err)
+		// A busy machine may be too slow for the time that a connection has: whoever is honest asks again.
+		if got := p.ready(path, honest); !bytes.Equal(got, want) {
+			p.t.Errorf("after %s an honest request gets %d bytes, want %d", a.name, len(got), len(want))
 		}
 		p.t.Logf("%s: %s, peak %d MiB", a.name, time.Since(began).Round(time.Millisecond), p.peak()>>20)
 	}
