@@ -135,7 +135,7 @@ type imports struct{ Imports, Deps []string }
 
 // listed has the packages of this folder by import path. The go command is asked once.
 var listed = sync.OnceValues(func() (map[string]imports, error) {
-	output, err := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "./...").Output() //nolint:noctx // it ends
+	output, err := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "./...").Output()
 	if err != nil {
 		return nil, err
 	}
