@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	eventsv1 "k8s.io/api/events/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
@@ -17,6 +18,22 @@ import (
 func (c classic) relabel(value string) {
 	c.t.Helper()
 	c.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = map[string]string{contract.LabelEnabled: value} })
+}
+
+// eventsOf returns the events about what a user has to know of Cluster one.
+func eventsOf(t *testing.T, ns string) (found []eventsv1.Event) {
+	t.Helper()
+	var list eventsv1.EventList
+	if err := shared.client.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range list.Items {
+		switch event.Reason {
+		case contract.EventConfigured, contract.EventNotConfigured, contract.EventInvalidSettings:
+			found = append(found, event)
+		}
+	}
+	return found
 }
 
 // TestUnknownLabelValue_IsReported: that nothing changes is held by the model.
@@ -34,7 +51,7 @@ func TestUnknownLabelValue_IsReported(t *testing.T) {
 		if !slices.ContainsFunc(events, func(e eventsv1.Event) bool {
 			return e.Reason == contract.EventInvalidSettings && strings.Contains(e.Note, unknown)
 		}) {
-			return fmt.Sprintf("none of %v says %s", reasons(events), unknown)
+			return fmt.Sprintf("none of %v says %s", events, unknown)
 		}
 		return ""
 	})

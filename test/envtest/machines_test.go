@@ -82,6 +82,25 @@ func (c classic) deployment() *clusterv1.MachineDeployment {
 
 const pause = 1100 * time.Millisecond // longer than the resolution of times in the API
 
+// TestImmediate_UsesTheLeverOfClusterAPI has workers that are behind. When Machines are replaced, and that it is once, is
+// in package reconcile, the model and e2e.
+func TestImmediate_UsesTheLeverOfClusterAPI(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", with(withoutLabel))
+	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
+	c.edit(func(cluster *clusterv1.Cluster) {
+		labelled(cluster)
+		annotated(contract.AnnotationRollout, contract.RolloutImmediate)(cluster)
+	})
+	eventually(t, "spec.rollout.after of the MachineDeployment", func() string {
+		if c.deployment().Spec.Rollout.After.IsZero() {
+			return "it is not set"
+		}
+		return ""
+	})
+}
+
 // gate runs the gate before an old password is withdrawn, for one namespace.
 func (c classic) gate() (status int, table string) {
 	c.t.Helper()

@@ -24,29 +24,6 @@ func (c classic) begin() {
 	}})
 }
 
-func TestForeignEntries_AreKept(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, contract.DefaultSecretName, map[string]string{"httpProxy": proxyURL})
-	prod, eu := newCluster(t, ns, "prod"), newCluster(t, ns, "prod-eu")
-	prod.eventuallyReports(contract.ReasonConfigured)
-	eu.eventuallyReports(contract.ReasonConfigured)
-	prod.begin() // keeps the Cluster reconciling after its label is removed
-	prod.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = nil })
-	prod.eventuallyReports(contract.ReasonRemovalWaiting)
-
-	change(t, prod.deployment(),
-		func(o *clusterv1.MachineDeployment) { o.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "prod-eu-md" })
-	eu.eventuallyReports(contract.ReasonSharedTemplate, "KubeadmConfigTemplate "+ns+
-		"/prod-eu-md is also used by MachineDeployment prod-md of Cluster prod")
-	prod.eventuallyReports(contract.ReasonRemovalWaiting)
-	if !eu.isPatched("template") {
-		t.Error("the unlabelled Cluster took the proxy out of the other Cluster's template")
-	}
-	if prod.isPatched("template") {
-		t.Error("the Cluster's own template still has the proxy")
-	}
-}
-
 // TestForeignSecret_IsNotReferredTo has a Secret that is created after everything is configured, and one that exists
 // before the endpoint is known.
 func TestForeignSecret_IsNotReferredTo(t *testing.T) {

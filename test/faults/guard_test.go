@@ -3,9 +3,6 @@ package faults
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,70 +16,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
-
-// gitops is a user who applies the same manifests again and again: those of the first Cluster of a fleet on the side of
-// the client, those of the second on the side of the server.
-type gitops struct {
-	*fleet
-
-	kubeconfig string
-	manifests  [2]string
-}
-
-func newGitops(f *fleet) *gitops {
-	f.t.Helper()
-	g := &gitops{fleet: f, kubeconfig: filepath.Join(f.t.TempDir(), "kubeconfig")}
-	if err := mgmt.WriteKubeconfig(g.kubeconfig, shared.cluster.Config()); err != nil {
-		f.t.Fatal(err)
-	}
-	for i := range g.manifests {
-		for _, object := range f.objects(f.names[i], enabled) {
-			kind, err := shared.client.GroupVersionKindFor(object)
-			if err != nil {
-				f.t.Fatal(err)
-			}
-			object.GetObjectKind().SetGroupVersionKind(kind)
-			text, err := json.Marshal(object)
-			if err != nil {
-				f.t.Fatal(err)
-			}
-			u := &unstructured.Unstructured{}
-			if err := u.UnmarshalJSON(text); err != nil {
-				f.t.Fatal(err)
-			}
-			unstructured.RemoveNestedField(u.Object, "status")
-			unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
-			if text, err = u.MarshalJSON(); err != nil {
-				f.t.Fatal(err)
-			}
-			g.manifests[i] += string(text) + "\n"
-		}
-	}
-	return g
-}
-
-// apply applies the manifests of a Cluster and returns what kubectl says.
-func (g *gitops) apply(i int, more ...string) (string, error) {
-	g.t.Helper()
-	args := append([]string{"--kubeconfig", g.kubeconfig, "apply", "-f", "-"}, more...)
-	if i == 1 {
-		args = append(args, "--server-side", "--field-manager=gitops", "--force-conflicts")
-	}
-	command := exec.CommandContext(g.t.Context(), filepath.Join(os.Getenv(mgmt.AssetsVariable), "kubectl"), args...)
-	command.Stdin = strings.NewReader(g.manifests[i])
-	text, err := command.CombinedOutput()
-	return string(text), err
-}
-
-// controlPlane returns the KubeadmControlPlane of a Cluster, and how many commands of ours it has.
-func (g *gitops) controlPlane(i int) (*controlplanev1.KubeadmControlPlane, int) {
-	g.t.Helper()
-	object := &controlplanev1.KubeadmControlPlane{}
-	if err := shared.client.Get(g.t.Context(), g.key(g.names[i]), object); err != nil {
-		g.t.Fatal(err)
-	}
-	return object, strings.Count(strings.Join(object.Spec.KubeadmConfigSpec.PreKubeadmCommands, "\n"), "# capi-proxy-patcher")
-}
 
 // guard returns the guard of config/default, for the namespace of f. Kustomize gives it a namespace, which it cannot have.
 func (f *fleet) guard() (objects []*unstructured.Unstructured) {
@@ -128,67 +61,48 @@ func (f *fleet) removeGuard() {
 	}
 }
 
-// TestGuard_RefusesManifestsThatTakeTheProxyOut applies manifests while no webhook answers, which without the guard would
-// change the specs.
-func TestGuard_RefusesManifestsThatTakeTheProxyOut(t *testing.T) {
-	f := newFleet(t, 2)
+// noFiles takes the files out of a control plane.
+const noFiles = `{"spec":{"kubeadmConfigSpec":{"files":null}}}`
+
+// tries patches the control plane of the first Cluster in a dry run, and reports whether the guard refuses it.
+func (f *fleet) tries(patch string) (refused bool) {
+	f.t.Helper()
+	err := shared.client.Patch(f.t.Context(), &controlplanev1.KubeadmControlPlane{ObjectMeta: f.meta(f.names[0])},
+		client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll, client.FieldOwner("gitops"))
+	refused = err != nil && strings.Contains(err.Error(), "webhook is not responding")
+	if err != nil && (!refused || !strings.Contains(err.Error(), "remove annotation "+contract.AnnotationOutputVersion)) {
+		f.t.Errorf("%s: %v", patch, err)
+	}
+	return refused
+}
+
+// TestGuard_RefusesWritesThatTakeTheProxyOut writes while no webhook answers.
+func TestGuard_RefusesWritesThatTakeTheProxyOut(t *testing.T) {
+	f := newFleet(t, 1)
 	t.Parallel()
-	f.poolless = true
-	g := newGitops(f)
 	webhooks, flags := f.serveWebhooks("../../config/default")
 	p := manager(t, f.ns, append(flags, noResync)...)
-	for i := range g.manifests {
-		if text, err := g.apply(i); err != nil {
-			t.Fatal(text)
-		}
-	}
-	f.eventuallyReports(contract.ReasonConfigured)
+	f.create(enabled)
+	f.eventuallyHasProxy()
 	p.stop()
 	f.uninstall(webhooks)
-	before := f.generations()
-
-	refused := func(i int) bool {
-		text, err := g.apply(i, "--dry-run=server")
-		return err != nil && strings.Contains(text, "webhook is not responding")
-	}
-	for i := range g.manifests {
-		text, err := g.apply(i, "--dry-run=server", "-o",
-			`jsonpath={.items[?(@.kind=="KubeadmControlPlane")].spec.kubeadmConfigSpec.preKubeadmCommands}`)
-		if err != nil || strings.Contains(text, "# capi-proxy-patcher") {
-			t.Fatalf("nothing is to be guarded from: %v", text)
-		}
-	}
-	f.installGuard()
-	eventually(t, "a refusal", func() string {
-		if !refused(0) {
-			return "applied"
-		}
-		return ""
-	})
-	f.removeGuard()
-	eventually(t, "an apply after the product is uninstalled", func() string {
-		text, err := g.apply(0, "--dry-run=server")
-		if err != nil {
-			return text
-		}
-		return ""
-	})
-	f.installGuard()
-	for i := range g.manifests {
-		eventually(t, "a refusal", func() string {
-			if !refused(i) {
-				return "applied"
+	refuses := func(what string, want bool) {
+		t.Helper()
+		eventually(t, what, func() string {
+			if refused := f.tries(noFiles); refused != want {
+				return fmt.Sprintf("refused %t, want %t", refused, want)
 			}
 			return ""
 		})
-		if text, err := g.apply(i); err == nil || !strings.Contains(text, "remove annotation capi-proxy-patcher.io/output-version") {
-			t.Errorf("manifest %d: %s", i, text)
-		}
-		if _, ours := g.controlPlane(i); ours == 0 {
-			t.Errorf("manifest %d has taken the proxy out", i)
-		}
 	}
-	g.checkWrites()
+	refuses("a write without the guard", false)
+	f.installGuard()
+	refuses("a write with the guard", true)
+	f.checkWrites()
+	f.removeGuard()
+	refuses("a write after the product is uninstalled", false)
+	f.installGuard()
+	refuses("a write with the guard again", true)
 
 	for _, configuration := range webhooks.Configurations {
 		configuration.ResourceVersion = ""
@@ -197,32 +111,23 @@ func TestGuard_RefusesManifestsThatTakeTheProxyOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	manager(t, f.ns, append(flags, noResync)...)
-	for i, name := range f.names {
-		if text, err := g.apply(i); err != nil {
-			t.Errorf("manifest %d: %s", i, text)
-		}
-		if key := "KubeadmControlPlane/" + name; before[key] == 0 || f.generations()[key] != before[key] {
-			t.Errorf("%s has changed", key)
-		}
-	}
+	refuses("a write that the webhook mends", false)
 	f.label(false)
-	f.eventuallyReports(noCondition)
-	for i := range g.manifests {
-		if object, ours := g.controlPlane(i); ours > 0 || object.Annotations[contract.AnnotationOutputVersion] != "" {
-			t.Errorf("the product cannot give back: %v", object)
-		}
-	}
+	f.eventuallyAsBefore()
 }
 
 // checkWrites writes in ways that take the proxy out, and in ways that do not.
-func (g *gitops) checkWrites() {
-	g.t.Helper()
+func (f *fleet) checkWrites() {
+	f.t.Helper()
 	const annotation = `"metadata":{"annotations":{"` + contract.AnnotationOutputVersion + `":null}}`
-	object, _ := g.controlPlane(0)
+	object := &controlplanev1.KubeadmControlPlane{}
+	if err := shared.client.Get(f.t.Context(), f.key(f.names[0]), object); err != nil {
+		f.t.Fatal(err)
+	}
 	ours := func(field string, list any) string {
 		text, err := json.Marshal(list)
 		if err != nil {
-			g.t.Fatal(err)
+			f.t.Fatal(err)
 		}
 		return fmt.Sprintf(`{"spec":{"kubeadmConfigSpec":{%q:%s}}}`, field, text)
 	}
@@ -231,7 +136,7 @@ func (g *gitops) checkWrites() {
 		patch   string
 		refused bool
 	}{
-		"no files":                   {`{"spec":{"kubeadmConfigSpec":{"files":null}}}`, true},
+		"no files":                   {noFiles, true},
 		"files of the user":          {`{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/motd","content":"# Managed by me"}]}}}`, true},
 		"no commands":                {`{"spec":{"kubeadmConfigSpec":{"preKubeadmCommands":null}}}`, true},
 		"commands of the user":       {`{"spec":{"kubeadmConfigSpec":{"preKubeadmCommands":["true # of capi-proxy-patcher?"]}}}`, true},
@@ -247,11 +152,8 @@ func (g *gitops) checkWrites() {
 		"the record":                 {`{` + annotation + `}`, false},
 		"the record and the entries": {`{` + annotation + `,"spec":{"kubeadmConfigSpec":{"files":null,"preKubeadmCommands":null}}}`, false},
 	} {
-		err := shared.client.Patch(g.t.Context(), object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(test.patch)),
-			client.DryRunAll, client.FieldOwner("gitops"))
-		if refused := err != nil && strings.Contains(err.Error(), "webhook is not responding"); refused != test.refused ||
-			err != nil && !refused {
-			g.t.Errorf("%s: %v, want it refused: %v", name, err, test.refused)
+		if refused := f.tries(test.patch); refused != test.refused {
+			f.t.Errorf("%s: refused %t, want %t", name, refused, test.refused)
 		}
 	}
 }

@@ -19,18 +19,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// generations returns the generation of every bootstrap object: the API server raises it with every change of the spec.
-func (f *fleet) generations() map[string]int64 {
-	f.t.Helper()
-	found := map[string]int64{}
-	for _, object := range list(f.t, f.ns) {
-		if _, holds := specs()[object.GetKind()]; holds {
-			found[object.GetKind()+"/"+object.GetName()] = object.GetGeneration()
-		}
-	}
-	return found
-}
-
 // leader returns who holds the lease of the namespace, or "".
 func (f *fleet) leader() string {
 	f.t.Helper()

@@ -22,6 +22,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
@@ -74,7 +75,8 @@ func proxy(data map[string]any) func(manifests) {
 
 // variants are what users write into manifests. A paused Cluster is not among them: render patches it, the controller
 // waits.
-func variants() map[string]func(manifests) {
+func variants(t *testing.T) map[string]func(manifests) {
+	t.Helper()
 	const url = "http://proxy.example.com:3128"
 	file := func(path string) []any {
 		return []any{map[string]any{"path": path, "permissions": "0600", "content": "a: 'b'\n%n"}}
@@ -117,11 +119,17 @@ func variants() map[string]func(manifests) {
 		"user in both":       proxy(map[string]any{"httpProxy": "http://a:b@proxy.example.com:3128", "username": "c"}),
 		"unknown key":        proxy(map[string]any{"httpProxy": url, "noproxy": "a"}),
 		"bad URL":            proxy(map[string]any{"httpProxy": "proxy.example.com:3128:1"}),
+		"certificates alone": proxy(map[string]any{"trustedCA": cabundle.Small(t)}),
+		"long certificates":  proxy(map[string]any{"httpProxy": url, "trustedCA": cabundle.New(t, 300_000)}),
 		"bad certificates":   proxy(map[string]any{"httpProxy": url, "trustedCA": "-----BEGIN CERTIFICATE-----\n"}),
 		"entries":            proxy(map[string]any{"httpProxy": url, "noProxy": ".corp.example.com, 10.1.0.0/16\n*.x.example, [fd00::1]"}),
 		"bad entries":        proxy(map[string]any{"httpProxy": url, "noProxy": "http://a, b/c"}),
-		"published": annotate("Cluster", contract.AnnotationPublish,
-			"env, values=a.b, values=c, annotations, giantswarm, pods, trust=cert-manager, kapp-controller"),
+		"published": func(all manifests) {
+			annotate("Cluster", contract.AnnotationPublish,
+				"env, values=a.b, values=c, annotations, giantswarm, pods, trust=cert-manager, kapp-controller")(all)
+			proxy(map[string]any{"httpProxy": url, "trustedCA": cabundle.Small(t)})(all)
+			set("Cluster", map[string]any{"host": "192.0.2.7", "port": int64(6443)}, "spec", "controlPlaneEndpoint")(all)
+		},
 		"Secrets of other names": func(all manifests) { all.each("Secret", rename) },
 	}
 }
@@ -273,7 +281,7 @@ type comparison struct {
 // same specs and Secrets, and what render refuses is in the condition and a rejection of lint.
 func testRender(t *testing.T, user client.Client) {
 	t.Helper()
-	all, changes := bases(t), variants()
+	all, changes := bases(t), variants(t)
 	if compared := len(all) * len(changes); compared < 200 {
 		t.Fatalf("%d manifests are compared, want 200", compared)
 	}
