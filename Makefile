@@ -24,7 +24,7 @@ SEQUENTIAL := /(internal|cmd/.*|hack|hack/.*|internal/(cli|offline/.*|contract|f
 ENVTEST_PACKAGES = $$(go list ./test/delivery ./test/hostile ./test/install ./test/faults ./test/envtest ./test/... | grep -vE '/test/(e2e|node)(/|$$)')
 
 # make lint has what go vet finds, and nobody debugs these programs.
-TEST_FLAGS := -vet=off -ldflags=-w
+TEST_FLAGS := -vet=off -ldflags=-s
 # The race detector needs a C compiler.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 FUZZ_TIME ?= 30s

@@ -251,9 +251,10 @@ func TestServer_EndsSlowClients(t *testing.T) {
 
 func TestServer_EndsClientsThatDoNotRead(t *testing.T) {
 	t.Parallel()
+	long := make([]byte, 32<<20) // more than the buffers of a connection
 	s := serveFor(t, clientTime, time.Minute, false, func(w http.ResponseWriter, r *http.Request) {
 		if x, _ := w.(*Exchange); len(x.Body) == 1 {
-			_, _ = w.Write(make([]byte, 32<<20)) // more than the buffers of a connection
+			_, _ = w.Write(long)
 			return
 		}
 		echo(w, r)
