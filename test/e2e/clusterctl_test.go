@@ -263,9 +263,14 @@ func (f *fleet) generations(t *testing.T) map[string]int64 {
 // staysCalm sees that no Machine comes or goes.
 func (f *fleet) staysCalm(t *testing.T) {
 	t.Helper()
-	for c, machines := range f.machines {
-		c.staysCalm(t, machines)
-	}
+	staysTrue(t, func() error {
+		for c, machines := range f.machines {
+			if err := c.isCalm(t.Context(), machines); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // grow adds a worker, which has the proxy, and sees that all else stays.

@@ -302,23 +302,26 @@ func (c *cluster) waitRunning(t *testing.T, count int) identity {
 // staysCalm fails if a Machine is created, deleted or replaced without a reason.
 func (c *cluster) staysCalm(t *testing.T, want identity) {
 	t.Helper()
-	staysTrue(t, func() error {
-		machines, err := c.machines(t.Context())
-		if err != nil {
-			return err
+	staysTrue(t, func() error { return c.isCalm(t.Context(), want) })
+}
+
+// isCalm returns an error unless these Machines are there and no other, and none is being deleted.
+func (c *cluster) isCalm(ctx context.Context, want identity) error {
+	machines, err := c.machines(ctx)
+	if err != nil {
+		return err
+	}
+	now := identity{}
+	for _, m := range machines {
+		now[m.Name] = m.UID
+		if !m.DeletionTimestamp.IsZero() {
+			return fmt.Errorf("Machine %s is being deleted", m.Name)
 		}
-		now := identity{}
-		for _, m := range machines {
-			now[m.Name] = m.UID
-			if !m.DeletionTimestamp.IsZero() {
-				return fmt.Errorf("Machine %s is being deleted", m.Name)
-			}
-		}
-		if !maps.Equal(now, want) {
-			return fmt.Errorf("Machines were %v and are %v", slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(now)))
-		}
-		return nil
-	})
+	}
+	if !maps.Equal(now, want) {
+		return fmt.Errorf("Machines of %s were %v and are %v", c.name, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(now)))
+	}
+	return nil
 }
 
 // waitReplaced waits until no Machine of before that keep reports true for is left and count Machines run.
