@@ -103,12 +103,11 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 }
 
 func run(ctx context.Context, api client.Client, o Options) (Result, error) {
-	cluster := &kinds.Cluster{}
-	key := client.ObjectKey{Namespace: o.Namespace, Name: o.Cluster}
+	cluster, key := &kinds.Cluster{}, client.ObjectKey{Namespace: o.Namespace, Name: o.Cluster}
 	if err := api.Get(ctx, key, cluster); err != nil {
 		return Result{}, fmt.Errorf("reading Cluster %s: %w", key, err)
 	}
-	result, before := Result{Before: status.RowOf(cluster, nil)}, cluster.DeepCopy()
+	result, were := Result{Before: status.RowOf(cluster, nil)}, inPlaceTargets(cluster)
 	changed, err := tryOut(ctx, api, o.Namespace, o.Changes)
 	if err != nil {
 		return Result{}, err
@@ -130,19 +129,16 @@ func run(ctx context.Context, api client.Client, o Options) (Result, error) {
 		return Result{}, err
 	}
 	result.Writes, result.Hint = writer.writes, hintOf(cluster)
-	if result.Before.IsInPlace() && asksInPlace(cluster) && result.Condition.Reason == contract.ReasonConfigured {
+	targets := inPlaceTargets(cluster)
+	if result.Before.IsInPlace() && targets != nil && result.Condition.Reason == contract.ReasonConfigured {
 		// What the nodes have is known to the controller alone.
 		row := result.Before
 		result.Condition = finding.Condition{Status: row.Status, Reason: row.Reason, Message: row.Message}
 	}
-	if result.Rolls, err = rolls(ctx, w, cluster, result); err != nil {
-		return Result{}, err
+	if result.Rolls, err = rolls(ctx, w, cluster, result); err != nil || targets == nil {
+		return result, err
 	}
-	if asksInPlace(cluster) {
-		begins := !asksInPlace(before) ||
-			before.Annotations[contract.AnnotationTargets] != cluster.Annotations[contract.AnnotationTargets]
-		result.Restarts, err = restarts(ctx, w, api, cluster, result, begins)
-	}
+	result.Restarts, err = restarts(ctx, w, api, cluster, result, !slices.Equal(were, targets))
 	return result, err
 }
 
@@ -160,9 +156,13 @@ func hintOf(cluster *kinds.Cluster) string {
 	return ""
 }
 
-// asksInPlace reports whether a Cluster asks for updates in place.
-func asksInPlace(cluster *kinds.Cluster) bool {
-	return intent.IsEnabled(cluster.Labels) && cluster.Annotations[contract.AnnotationRollout] == contract.RolloutInPlace
+// inPlaceTargets returns the targets of a Cluster that asks for updates in place, and nil for another.
+func inPlaceTargets(cluster *kinds.Cluster) (targets []contract.Target) {
+	options, err := intent.ParseOptions(cluster.Annotations)
+	if err == nil && options.Rollout == contract.RolloutInPlace && intent.IsEnabled(cluster.Labels) {
+		targets = options.Targets
+	}
+	return targets
 }
 
 // Differs reports whether the controller, without any change to try out, would write other values into a generated

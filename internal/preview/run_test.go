@@ -204,6 +204,10 @@ func TestRun_SaysWhatAChangeDoes(t *testing.T) {
 				"in place MachineDeployment one-md [one-md-a] [node-of-one-md-a]: 0 added, 2 replaced, [containerd]\n" +
 				"in place MachinePool one-mp [] [node-p node-q]: 0 added, 2 replaced, [containerd]\n" + noNode + contract.ReasonWaitingForRollout,
 		},
+		"the same targets, after that": {
+			[]string{at + label + static, at + label + strings.Replace(static, "containerd,static-pods", "static-pods, containerd", 1)},
+			"in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 3 added, 0 replaced, [containerd]\n" + pool + contract.ReasonWaitingForRollout,
+		},
 		"other targets, after that": {
 			[]string{at + label + static, at + label + strings.Replace(static, "containerd,", "containerd,kubelet,", 1)},
 			pools + "in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 4 added, 0 replaced, [containerd kubelet]\n" +
