@@ -36,8 +36,8 @@ MODULES := test/engines
 # runs. Modules are downloaded before, with the proxy.
 WITHOUT_PROXY := env -u MAKEFLAGS $(foreach name,HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy,-u $(name))
 FETCH_MODULES = $(TOOL) gotestsum --version >/dev/null; $(TOOL) ko version >/dev/null; for module in . $(MODULES); do go list -C $$module -e -deps -test ./... >/dev/null; done
-# What API servers do is bound by the processor, not by memory: they and what runs beside them collect garbage less often.
-SELDOM := GOGC=400
+# The processor bounds API servers and what runs beside them, memory does not: they collect garbage less often.
+LESS_GC := GOGC=400
 # Each run leaves its results in a file of its own.
 RESULTS := $(CURDIR)/out/tests
 GOTESTSUM = $(TOOL) gotestsum --format=pkgname --format-icons=text --jsonfile-timing-events="$(RESULTS)/$$(date +%s%N)"
@@ -206,8 +206,8 @@ test-unit: ## Run the tests that need nothing but this machine, seeds of fuzz ta
 test-envtest: ## Run the tests that need an API server.
 	@mkdir -p out/tests; $(FETCH_MODULES); echo "== tests with an API server"
 	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" clusterctl kube-controller-manager || true; status=0; \
-	$(WITHOUT_PROXY) $(SELDOM) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages="$(ENVTEST_PACKAGES)" -- $(TEST_FLAGS) -shuffle=on -p 2 -parallel 8 -timeout 25m || status=1; \
-	(cd test/engines && $(WITHOUT_PROXY) $(SELDOM) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages=./charts -- -count=1) || status=1; \
+	$(WITHOUT_PROXY) $(LESS_GC) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages="$(ENVTEST_PACKAGES)" -- $(TEST_FLAGS) -shuffle=on -p 2 -parallel 8 -timeout 25m || status=1; \
+	(cd test/engines && $(WITHOUT_PROXY) $(LESS_GC) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages=./charts -- -count=1) || status=1; \
 	exit $$status
 
 .PHONY: test-kyverno
@@ -225,7 +225,7 @@ test-model: ## Run MODEL_STEPS random operations against the product and a model
 test-node: ## Boot real nodes, with kubeadm too, behind real proxies. Needs root and Linux; says so where it cannot run.
 	@mkdir -p out/tests; rm -f out/node-report.txt; $(FETCH_MODULES); echo "== tests on booted nodes"
 	@for script in rootfs ignition squid kube; do hack/node-$$script.sh >/dev/null || true; done
-	@status=0; $(WITHOUT_PROXY) $(SELDOM) CAPI_PROXY_PATCHER_NODE_REPORT="$(CURDIR)/out/node-report.txt" \
+	@status=0; $(WITHOUT_PROXY) $(LESS_GC) CAPI_PROXY_PATCHER_NODE_REPORT="$(CURDIR)/out/node-report.txt" \
 	$(GOTESTSUM) $(ONCE_MORE) --packages=./test/node/... -- -tags node -count=1 -p 1 -timeout 75m || status=$$?; \
 	[[ ! -e out/node-report.txt ]] || cat out/node-report.txt; exit $$status
 
@@ -250,7 +250,7 @@ test-e2e: ## Run the product on a real management cluster of Cluster API. Needs 
 	@$(if $(filter latest,$(CAPI)),hack/kube/latest.sh;) \
 	assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" $(E2E_PROGRAMS); \
 	for minor in '$(CAPI)' $(CAPI_PREVIOUS); do CAPI="$$minor" hack/kube/build.sh "$$assets" $(CAPI_PROGRAMS); done; \
-	status=0; $(WITHOUT_PROXY) $(SELDOM) KUBEBUILDER_ASSETS="$$assets" \
+	status=0; $(WITHOUT_PROXY) $(LESS_GC) KUBEBUILDER_ASSETS="$$assets" \
 	CAPI_PROXY_PATCHER_E2E_CLUSTER_API='$(CAPI)' CAPI_PROXY_PATCHER_E2E_CLUSTER_API_PREVIOUS='$(CAPI_PREVIOUS)' \
 	$(GOTESTSUM) $(ONCE_MORE) --packages=$(E2E_TESTS) -- -tags e2e -count=1 -timeout $(E2E_TIMEOUT) $(if $(E2E_RUN),-run '$(E2E_RUN)') $(E2E_FLAGS) || status=$$?; \
 	[[ ! -e out/e2e/figures.txt ]] || cat out/e2e/figures.txt; exit $$status

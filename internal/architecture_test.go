@@ -133,7 +133,7 @@ func TestLinter_AllowsWhatIsImportedAndNoMore(t *testing.T) {
 // imports are what a package imports, and what it comes to import.
 type imports struct{ Imports, Deps []string }
 
-// listed has the packages of this folder by import path. The go command is asked once.
+// listed asks the go command once.
 var listed = sync.OnceValues(func() (map[string]imports, error) {
 	output, err := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "./...").Output()
 	if err != nil {
@@ -154,6 +154,7 @@ var listed = sync.OnceValues(func() (map[string]imports, error) {
 	return all, nil
 })
 
+// imported returns the packages of this folder by import path.
 func imported(t *testing.T) map[string]imports {
 	t.Helper()
 	all, err := listed()

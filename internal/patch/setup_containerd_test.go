@@ -118,7 +118,7 @@ func TestRestartContainerd_NeverHangs(t *testing.T) {
 			for _, shell := range shells.Installed(t) {
 				n := newTree(t, shell.Argv...)
 				n.stubs("active", test.stubs)
-				n.env = append(n.env, "CAPI_PROXY_PATCHER_WAIT=5") // a busy machine takes seconds for what does not hang
+				n.env = append(n.env, "CAPI_PROXY_PATCHER_WAIT=5") // commands that do not hang take seconds on a busy machine
 				if tool == "without timeout" {
 					n.remove("stubs/timeout")
 				}

@@ -127,8 +127,8 @@ func (c *cluster) checkOwned(t *testing.T, uid types.UID, names ...string) {
 	}
 }
 
-// move moves all Clusters to a second management cluster, where the manager is away until they have arrived. Nothing is
-// written there that was moved.
+// move moves all Clusters to a second management cluster, where the manager is away until they have arrived. It writes
+// no output again.
 func (r *repository) move(t *testing.T, target *repository, f *fleet) {
 	t.Helper()
 	c := f.classic
@@ -175,8 +175,8 @@ func (r *repository) move(t *testing.T, target *repository, f *fleet) {
 	}
 }
 
-// checkOutputsFollow changes the proxy Secret of a Cluster with Machines that may be replaced no more, and takes back that
-// it is published.
+// checkOutputsFollow removes annotation rollout, changes the proxy Secret, and removes annotation publish. Outputs follow,
+// and no Machine is replaced.
 func (c *cluster) checkOutputsFollow(t *testing.T, count int) {
 	t.Helper()
 	workload := c.remote(t)

@@ -82,8 +82,8 @@ func (c classic) deployment() *clusterv1.MachineDeployment {
 
 const pause = 1100 * time.Millisecond // longer than the resolution of times in the API
 
-// TestImmediate_UsesTheLeverOfClusterAPI has workers that are behind. When Machines are replaced, and that it is once, is
-// in package reconcile, the model and e2e.
+// TestImmediate_UsesTheLeverOfClusterAPI has workers that are behind. Package reconcile, the model and e2e hold when
+// Machines are replaced, and how often.
 func TestImmediate_UsesTheLeverOfClusterAPI(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})

@@ -117,7 +117,7 @@ func TestDiagnostics_AreForWhomRBACAllowsThem(t *testing.T) {
 	old := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}} //nolint:gosec // self-signed
 	if c, err := old.DialContext(t.Context(), "tcp", p.diagnostics); err == nil {
 		_ = c.Close()
-		t.Error("TLS 1.2 is spoken against --tls-min-version")
+		t.Error("TLS 1.2 is accepted in spite of --tls-min-version")
 	}
 	first, _, _ := strings.Cut(p.log.String(), "\n")
 	if !strings.Contains(first, `"Starting manager" version=`) || !strings.Contains(first, "--namespace="+ns) {

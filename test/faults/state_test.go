@@ -141,7 +141,7 @@ func (f *fleet) damage(name string, object map[string]any) string {
 }
 
 // eventuallyHasProxy waits until every object has the proxy of the current Secret once, beside all that the user wrote, and
-// every Cluster says so. What exactly that is, test/templates compares with render.
+// every Cluster says so. test/templates compares the content with render.
 func (f *fleet) eventuallyHasProxy() {
 	f.t.Helper()
 	eventually(f.t, "objects", func() string {

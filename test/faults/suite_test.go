@@ -1,7 +1,7 @@
 // Package faults runs the program that users run, as separate processes, and removes what it relies on while it works:
 // the API server, the leader, its webhooks, its Secrets. Whatever happens, every object has the proxy once, what the user
-// wrote is there byte for byte, and then nothing is written any more. What a crash between two writes leaves is held by
-// test/model, and what exactly objects get by test/templates.
+// wrote is there byte for byte, and then nothing is written any more. test/model crashes between two writes, and
+// test/templates compares the content of objects with render.
 package faults
 
 import (

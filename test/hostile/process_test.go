@@ -167,7 +167,7 @@ func (p *process) survives(path string, honest []byte, attacks []attack) {
 		began := time.Now() //nolint:forbidigo // for the log
 		a.do()
 		p.alive()
-		// A busy machine may be too slow for the time that a connection has: whoever is honest asks again.
+		// A busy machine may be too slow for the time that a connection has. An honest client asks again.
 		if got := p.ready(path, honest); !bytes.Equal(got, want) {
 			p.t.Errorf("after %s an honest request gets %d bytes, want %d", a.name, len(got), len(want))
 		}
