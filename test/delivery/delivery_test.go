@@ -39,7 +39,7 @@ func (p publisher) connect(workload *mgmt.Cluster) client.Client {
 // connectTo gives the manager a kubeconfig.
 func (p publisher) connectTo(kubeconfig []byte) {
 	p.T.Helper()
-	vocabulary.Create(p.T, shared.client, &corev1.Secret{
+	vocabulary.Create(p.T, shared.Client, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: p.Name + "-kubeconfig", Labels: map[string]string{clusterv1.ClusterNameLabel: p.Name},
 		},
@@ -48,7 +48,7 @@ func (p publisher) connectTo(kubeconfig []byte) {
 	cluster := p.Cluster()
 	before := client.MergeFrom(cluster.DeepCopy())
 	cluster.Status.Initialization.InfrastructureProvisioned = new(true)
-	if err := shared.client.Status().Patch(p.T.Context(), cluster, before); err != nil {
+	if err := shared.Client.Status().Patch(p.T.Context(), cluster, before); err != nil {
 		p.T.Fatal(err)
 	}
 }

@@ -51,11 +51,11 @@ func newByHand(t *testing.T) *byHand {
 		})
 		o := vocabulary.NewClassic(in.Namespace, in.Name, in.Name)
 		o.ControlPlane.Spec.KubeadmConfigSpec, o.Template.Spec.Template.Spec = dropIns(), dropIns()
-		if err := shared.client.Delete(t.Context(), o.ControlPlane.DeepCopy()); err != nil { // it has no files of its own
+		if err := shared.Client.Delete(t.Context(), o.ControlPlane.DeepCopy()); err != nil { // it has no files of its own
 			t.Fatal(err)
 		}
 		in.joinsAs("cp-1", dropIns(), clusterv1.MachineControlPlaneLabel, "")
-		vocabulary.Create(t, shared.client, vocabulary.MachineTemplate(in.Namespace, in.Name), o.ControlPlane, o.Template,
+		vocabulary.Create(t, shared.Client, vocabulary.MachineTemplate(in.Namespace, in.Name), o.ControlPlane, o.Template,
 			o.Deployment)
 		in.joins("md-1", dropIns())
 		in.joins("md-2", dropIns())
@@ -117,8 +117,8 @@ func TestInPlace_ReplacesDropInsOfRunningNodes(t *testing.T) {
 	c := newByHand(t)
 	specs := func() (specs []bootstrapv1.KubeadmConfigSpec) {
 		t.Helper()
-		controlPlane := vocabulary.Fetch(t, shared.client, c.Namespace, c.Name, &controlplanev1.KubeadmControlPlane{})
-		template := vocabulary.Fetch(t, shared.client, c.Namespace, c.Name+"-md", &bootstrapv1.KubeadmConfigTemplate{})
+		controlPlane := vocabulary.Fetch(t, shared.Client, c.Namespace, c.Name, &controlplanev1.KubeadmControlPlane{})
+		template := vocabulary.Fetch(t, shared.Client, c.Namespace, c.Name+"-md", &bootstrapv1.KubeadmConfigTemplate{})
 		return []bootstrapv1.KubeadmConfigSpec{controlPlane.Spec.KubeadmConfigSpec, template.Spec.Template.Spec}
 	}
 	before := specs()
@@ -138,7 +138,7 @@ func TestInPlace_ReplacesDropInsOfRunningNodes(t *testing.T) {
 
 	template := &bootstrapv1.KubeadmConfigTemplate{}
 	template.Namespace, template.Name = c.Namespace, c.Name+"-md"
-	vocabulary.Change(t, shared.client, template, func(o *bootstrapv1.KubeadmConfigTemplate) {
+	vocabulary.Change(t, shared.Client, template, func(o *bootstrapv1.KubeadmConfigTemplate) {
 		o.Spec.Template.Spec = bootstrapv1.KubeadmConfigSpec{}
 	})
 	eventually(t, "the template patched", func() string {

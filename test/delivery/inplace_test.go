@@ -43,20 +43,20 @@ func newFollowed(t *testing.T) (followed, func()) {
 		c.kubelets = kubelets{t: t, remote: in.remote, says: func(*corev1.Pod, string) *corev1.PodStatus { return podStatus(true, now) }}
 		controllers(t, in.workload)
 		o := vocabulary.NewClassic(in.Namespace, in.Name, in.Name)
-		vocabulary.Create(t, shared.client, vocabulary.MachineTemplate(in.Namespace, in.Name), o.Template, o.Deployment, o.Config,
+		vocabulary.Create(t, shared.Client, vocabulary.MachineTemplate(in.Namespace, in.Name), o.Template, o.Deployment, o.Config,
 			o.Pool)
 		template := &bootstrapv1.KubeadmConfigTemplate{}
 		eventually(t, "the template patched", func() string {
-			vocabulary.Fetch(t, shared.client, in.Namespace, in.Name+"-md", template)
-			vocabulary.Fetch(t, shared.client, in.Namespace, in.Name+"-mp", o.Config)
+			vocabulary.Fetch(t, shared.Client, in.Namespace, in.Name+"-md", template)
+			vocabulary.Fetch(t, shared.Client, in.Namespace, in.Name+"-mp", o.Config)
 			if len(template.Spec.Template.Spec.Files) == 0 || len(o.Config.Spec.Files) == 0 {
 				return "no files"
 			}
 			return ""
 		})
-		vocabulary.Fetch(t, shared.client, in.Namespace, o.Pool.Name, o.Pool)
+		vocabulary.Fetch(t, shared.Client, in.Namespace, o.Pool.Name, o.Pool)
 		o.Pool.Status.NodeRefs = []corev1.ObjectReference{{Name: "node-p"}}
-		if err := shared.client.Status().Update(t.Context(), o.Pool); err != nil {
+		if err := shared.Client.Status().Update(t.Context(), o.Pool); err != nil {
 			t.Fatal(err)
 		}
 		for _, node := range nodeNames() {
@@ -96,7 +96,7 @@ func (c inPlace) joinsAs(name string, spec bootstrapv1.KubeadmConfigSpec, label,
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name, Labels: labels},
 		Spec:       vocabulary.MachineSpec(c.Name, c.Name, "KubeadmConfig", name),
 	}
-	vocabulary.Create(c.T, shared.client, config, machine)
+	vocabulary.Create(c.T, shared.Client, config, machine)
 	config.Status.DataSecretName = name
 	config.Status.Conditions = []metav1.Condition{{
 		Type: bootstrapv1.KubeadmConfigDataSecretAvailableCondition, Status: metav1.ConditionTrue, Reason: "Available",
@@ -104,11 +104,11 @@ func (c inPlace) joinsAs(name string, spec bootstrapv1.KubeadmConfigSpec, label,
 	}}
 	machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: name}
 	for _, object := range []client.Object{config, machine} {
-		if err := shared.client.Status().Update(c.T.Context(), object); err != nil {
+		if err := shared.Client.Status().Update(c.T.Context(), object); err != nil {
 			c.T.Fatal(err)
 		}
 	}
-	vocabulary.Change(c.T, shared.client, config, func(config *bootstrapv1.KubeadmConfig) {
+	vocabulary.Change(c.T, shared.Client, config, func(config *bootstrapv1.KubeadmConfig) {
 		config.Labels = labels
 		config.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: machine.UID, Controller: new(true),
@@ -171,7 +171,7 @@ func (c *followed) remote() client.Client { return c.inPlace.remote }
 func (c *followed) updated() (times []string) {
 	c.T.Helper()
 	for _, name := range nodeNames() {
-		config := vocabulary.Fetch(c.T, shared.client, c.Namespace, name, &bootstrapv1.KubeadmConfig{})
+		config := vocabulary.Fetch(c.T, shared.Client, c.Namespace, name, &bootstrapv1.KubeadmConfig{})
 		times = append(times, config.Annotations[contract.AnnotationUpdatedAt])
 	}
 	return times
@@ -293,7 +293,7 @@ func (c *followed) versionsOf() []string {
 	c.T.Helper()
 	versions := []string{c.Cluster().ResourceVersion}
 	for _, name := range nodeNames() {
-		config := vocabulary.Fetch(c.T, shared.client, c.Namespace, name, &bootstrapv1.KubeadmConfig{})
+		config := vocabulary.Fetch(c.T, shared.Client, c.Namespace, name, &bootstrapv1.KubeadmConfig{})
 		node := vocabulary.Fetch(c.T, c.remote(), "", name, &corev1.Node{})
 		versions = append(versions, config.ResourceVersion, node.ResourceVersion)
 	}
@@ -306,17 +306,17 @@ func (c *followed) moves() {
 	t.Helper()
 	at := c.updated()
 	for i, name := range nodeNames() {
-		config := vocabulary.Fetch(t, shared.client, c.Namespace, name, &bootstrapv1.KubeadmConfig{})
+		config := vocabulary.Fetch(t, shared.Client, c.Namespace, name, &bootstrapv1.KubeadmConfig{})
 		for _, object := range []client.Object{
 			config, &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}},
 		} {
-			if err := shared.client.Delete(t.Context(), object); err != nil {
+			if err := shared.Client.Delete(t.Context(), object); err != nil {
 				t.Fatal(err)
 			}
 		}
 		c.joins(name, config.Spec)
 		moved := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}}
-		vocabulary.Change(t, shared.client, moved, func(config *bootstrapv1.KubeadmConfig) {
+		vocabulary.Change(t, shared.Client, moved, func(config *bootstrapv1.KubeadmConfig) {
 			config.Annotations = map[string]string{contract.AnnotationUpdatedAt: at[i]}
 		})
 	}
@@ -366,7 +366,7 @@ func TestInPlace_LeavesOtherClustersAlone(t *testing.T) {
 		defer mutex.Unlock()
 		return strings.Join(agents, "\n")
 	}
-	ns := vocabulary.Namespace(t, shared.client, "quiet-")
+	ns := vocabulary.Namespace(t, shared.Client, "quiet-")
 	manage(t, ns, "--node-image", nodeImage)
 	c := inPlace{publisher: newPublisher(t, ns, "quiet", "annotations", map[string]string{"httpProxy": proxyURL})}
 	c.connectTo([]byte(fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, "+

@@ -47,7 +47,7 @@ func newInPlace(t *testing.T, before func(inPlace)) (inPlace, func()) {
 	if shared == nil {
 		t.Skipf("%s is not set", mgmt.AssetsVariable)
 	}
-	ns := vocabulary.Namespace(t, shared.client, "nodes-")
+	ns := vocabulary.Namespace(t, shared.Client, "nodes-")
 	stop := manage(t, ns, "--node-image", nodeImage)
 	workload := vocabulary.StartCluster(t)
 	leave := sync.OnceFunc(func() {
@@ -120,7 +120,7 @@ func (c inPlace) hasWith(generated, image string) (*appsv1.DaemonSet, string) {
 func (c inPlace) version(generated, image string) (string, map[string][]byte) {
 	c.T.Helper()
 	of := &corev1.Secret{}
-	err := shared.client.Get(c.T.Context(), client.ObjectKey{Namespace: c.Namespace, Name: generated}, of)
+	err := shared.Client.Get(c.T.Context(), client.ObjectKey{Namespace: c.Namespace, Name: generated}, of)
 	if client.IgnoreNotFound(err) != nil {
 		c.T.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func (c inPlace) isGone() {
 		}
 	}
 	var left corev1.SecretList
-	if err := shared.client.List(c.T.Context(), &left, client.InNamespace(c.Namespace),
+	if err := shared.Client.List(c.T.Context(), &left, client.InNamespace(c.Namespace),
 		client.HasLabels{contract.LabelOutput}); err != nil || len(left.Items) > 0 {
 		c.T.Errorf("left are %v, %v", left.Items, err)
 	}
@@ -309,12 +309,12 @@ func TestNodes_OfAPoolHaveFilesOfTheirOwn(t *testing.T) {
 	c, _ := newInPlace(t, nil)
 	o := vocabulary.NewClassic(c.Namespace, c.Name, c.Name)
 	o.Deployment.Annotations = map[string]string{contract.AnnotationSecret: "pool"}
-	vocabulary.Create(t, shared.client, vocabulary.ProxySecret(c.Namespace, "pool", map[string]string{"httpProxy": otherProxyURL}),
+	vocabulary.Create(t, shared.Client, vocabulary.ProxySecret(c.Namespace, "pool", map[string]string{"httpProxy": otherProxyURL}),
 		vocabulary.MachineTemplate(c.Namespace, c.Name), o.Template, o.Deployment)
 	const ofPool = "prod.prod-md.md.proxy-files"
 	_, own := c.has("prod-proxy-files")
 	_, other := c.has(ofPool)
-	vocabulary.Change(t, shared.client, vocabulary.Fetch(t, shared.client, c.Namespace, "prod-md", &clusterv1.MachineDeployment{}),
+	vocabulary.Change(t, shared.Client, vocabulary.Fetch(t, shared.Client, c.Namespace, "prod-md", &clusterv1.MachineDeployment{}),
 		func(d *clusterv1.MachineDeployment) { delete(d.Annotations, contract.AnnotationSecret) })
 	eventually(t, "no files of the pool", func() string {
 		if get(c, other, &appsv1.DaemonSet{}) || len(c.versions()) != 1 {
@@ -399,7 +399,7 @@ func TestNodes_OfClustersThatArePausedOrDeletedStayAsTheyAre(t *testing.T) {
 	c.leave()
 	const own = "example.com/hold"
 	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Finalizers = []string{own} })
-	if err := shared.client.Delete(t.Context(), c.Cluster()); err != nil {
+	if err := shared.Client.Delete(t.Context(), c.Cluster()); err != nil {
 		t.Fatal(err)
 	}
 	c.annotate(contract.AnnotationRollout, "")
@@ -408,7 +408,7 @@ func TestNodes_OfClustersThatArePausedOrDeletedStayAsTheyAre(t *testing.T) {
 		t.Errorf("finalizers of a deleted Cluster are %v", cluster.Finalizers)
 	}
 	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Finalizers = nil })
-	err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: c.Namespace, Name: c.Name}, &clusterv1.Cluster{})
+	err := shared.Client.Get(t.Context(), client.ObjectKey{Namespace: c.Namespace, Name: c.Name}, &clusterv1.Cluster{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("the deleted Cluster: %v", err)
 	}

@@ -3,14 +3,12 @@ package delivery
 import (
 	"context"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
@@ -23,33 +21,16 @@ const (
 	otherProxyURL = "http://other.example.com:3128"
 )
 
-// world is what the tests share: one API server with the product's manifests, and the program.
-type world struct {
-	cluster            *mgmt.Cluster
-	client             client.Client
-	binary, kubeconfig string
-}
-
-var shared *world
+// shared is what the tests share, nil without the programs of a cluster.
+var shared *vocabulary.Product
 
 func TestMain(m *testing.M) {
 	vocabulary.Main(m, "", func(ctx context.Context, cluster *mgmt.Cluster, dir string) (int, error) {
-		w := &world{cluster: cluster, kubeconfig: filepath.Join(dir, "kubeconfig")}
-		var err error
-		if w.binary, err = mgmt.Build(ctx, "../..", dir); err != nil {
-			return 1, err
-		}
-		config, err := cluster.InstallProduct(ctx, "../..")
+		product, err := vocabulary.NewProduct(ctx, cluster, dir)
 		if err != nil {
 			return 1, err
 		}
-		if err := mgmt.WriteKubeconfig(w.kubeconfig, config); err != nil {
-			return 1, err
-		}
-		if w.client, err = vocabulary.NewClient(cluster.Config()); err != nil {
-			return 1, err
-		}
-		shared = w
+		shared = &product
 		return m.Run(), nil
 	})
 }
@@ -60,7 +41,7 @@ func start(t *testing.T) (ns string, stop func()) {
 	if shared == nil {
 		t.Skipf("%s is not set", mgmt.AssetsVariable)
 	}
-	ns = vocabulary.Namespace(t, shared.client, "delivery-")
+	ns = vocabulary.Namespace(t, shared.Client, "delivery-")
 	return ns, manage(t, ns)
 }
 
@@ -69,8 +50,8 @@ func manage(t *testing.T, ns string, arguments ...string) (stop func()) {
 	t.Helper()
 	log := &logbuffer.Buffer{}
 	ctx, cancel := context.WithCancel(t.Context())
-	cmd := exec.CommandContext(ctx, shared.binary, append([]string{
-		"manager", "--kubeconfig", shared.kubeconfig, "--namespace", ns, "--health-addr", "0", "--diagnostics-address", "0",
+	cmd := exec.CommandContext(ctx, shared.Binary, append([]string{
+		"manager", "--kubeconfig", shared.Kubeconfig, "--namespace", ns, "--health-addr", "0", "--diagnostics-address", "0",
 		"--sync-period", "1h",
 	}, arguments...)...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -96,7 +77,7 @@ func eventually(t *testing.T, what string, problem func() string) {
 	t.Helper()
 	moved := func() (int, error) {
 		var clusters clusterv1.ClusterList
-		if err := shared.client.List(t.Context(), &clusters); err != nil {
+		if err := shared.Client.List(t.Context(), &clusters); err != nil {
 			return 0, err
 		}
 		latest := 0
@@ -118,7 +99,7 @@ type publisher struct{ vocabulary.Publisher }
 // newPublisher creates a Cluster that asks for a list of outputs, its control plane, and its proxy Secret.
 func newPublisher(t *testing.T, ns, name, list string, data map[string]string) publisher {
 	t.Helper()
-	p := publisher{vocabulary.Publisher{T: t, Client: shared.client, Namespace: ns, Name: name, Wait: eventually}}
+	p := publisher{vocabulary.Publisher{T: t, Client: shared.Client, Namespace: ns, Name: name, Wait: eventually}}
 	p.Create(list, data)
 	return p
 }

@@ -42,7 +42,7 @@ func newCrowd(t *testing.T) *crowd {
 		c.kubelets = kubelets{t: t, remote: in.remote, says: c.look}
 		controllers(t, in.workload)
 		o := vocabulary.NewClassic(in.Namespace, in.Name, in.Name)
-		vocabulary.Create(t, shared.client, vocabulary.MachineTemplate(in.Namespace, in.Name), o.Template, o.Deployment,
+		vocabulary.Create(t, shared.Client, vocabulary.MachineTemplate(in.Namespace, in.Name), o.Template, o.Deployment,
 			vocabulary.ProxySecret(in.Namespace, "pool", map[string]string{"httpProxy": otherProxyURL}))
 		for i := range 12 {
 			name := fmt.Sprintf("w-%02d", i)
@@ -211,7 +211,7 @@ func (c *crowd) restores() {
 	}
 	c.isGone()
 	configs := &bootstrapv1.KubeadmConfigList{}
-	if err := shared.client.List(t.Context(), configs, client.InNamespace(c.Namespace)); err != nil {
+	if err := shared.Client.List(t.Context(), configs, client.InNamespace(c.Namespace)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range configs.Items {
@@ -224,8 +224,8 @@ func (c *crowd) restores() {
 // secretOfPool has the pool name a proxy Secret.
 func (c *crowd) secretOfPool(name string) {
 	c.t.Helper()
-	deployment := vocabulary.Fetch(c.t, shared.client, c.Namespace, "prod-md", &clusterv1.MachineDeployment{})
-	vocabulary.Change(c.t, shared.client, deployment, func(d *clusterv1.MachineDeployment) {
+	deployment := vocabulary.Fetch(c.t, shared.Client, c.Namespace, "prod-md", &clusterv1.MachineDeployment{})
+	vocabulary.Change(c.t, shared.Client, deployment, func(d *clusterv1.MachineDeployment) {
 		d.Annotations = map[string]string{contract.AnnotationSecret: name}
 	})
 }
@@ -233,8 +233,8 @@ func (c *crowd) secretOfPool(name string) {
 // changesPool changes the proxy of the pool, and returns its next version.
 func (c *crowd) changesPool(before, proxy string) (version string) {
 	c.t.Helper()
-	secret := vocabulary.Fetch(c.t, shared.client, c.Namespace, "pool", &corev1.Secret{})
-	vocabulary.Change(c.t, shared.client, secret, func(s *corev1.Secret) {
+	secret := vocabulary.Fetch(c.t, shared.Client, c.Namespace, "pool", &corev1.Secret{})
+	vocabulary.Change(c.t, shared.Client, secret, func(s *corev1.Secret) {
 		s.Data, s.StringData = nil, map[string]string{"httpProxy": proxy}
 	})
 	eventually(c.t, "another version", func() string {

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
@@ -34,7 +32,7 @@ func account(t *testing.T, ns, name string, rules ...rbacv1.PolicyRule) string {
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ns + "-" + name},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: name}},
 		})
-	config, err := mgmt.ServiceAccountConfig(t.Context(), shared.cluster.Config(), ns, name)
+	config, err := mgmt.ServiceAccountConfig(t.Context(), shared.Cluster.Config(), ns, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,6 +79,28 @@ func (p *process) diagnose(scheme, method, path, token, body string) (int, strin
 	return answer.StatusCode, string(text)
 }
 
+// asks fails if requests to the diagnostics with tokens are not answered with the status of each, or if the metrics lack a
+// part.
+func (p *process) asks(reader, part string, tests ...diagnosis) {
+	p.t.Helper()
+	for _, test := range append(tests, diagnosis{"GET", "/metrics", "", 401},
+		diagnosis{"GET", "/metrics", "s3cr", 500}, // controller-runtime: the token is not valid
+		diagnosis{"PUT", "/debug/flags/v", reader, 403}) {
+		if status, body := p.diagnose("https", test.method, test.path, test.token, "4"); status != test.status {
+			p.t.Errorf("%s %s: status %d, want %d: %.200s", test.method, test.path, status, test.status, body)
+		}
+	}
+	if status, body := p.diagnose("https", "GET", "/metrics", reader, ""); status != 200 || !strings.Contains(body, part) {
+		p.t.Errorf("metrics: status %d without %s: %.200s", status, part, body)
+	}
+}
+
+// diagnosis is a request and the status of its answer.
+type diagnosis struct {
+	method, path, token string
+	status              int
+}
+
 // TestDiagnostics_AreForWhomRBACAllowsThem asks with tokens of real ServiceAccounts. The manager's own rights are those
 // of config/rbac.
 func TestDiagnostics_AreForWhomRBACAllowsThem(t *testing.T) {
@@ -90,27 +110,10 @@ func TestDiagnostics_AreForWhomRBACAllowsThem(t *testing.T) {
 		return rbacv1.PolicyRule{Verbs: []string{verb}, NonResourceURLs: paths}
 	}
 	reader := account(t, ns, "reader", paths("get", "/metrics"))
-	operator := account(t, ns, "operator", paths("get", "/metrics", "/debug/pprof/*"), paths("put", "/debug/flags/v"))
+	operator := account(t, ns, "operator", paths("get", "/debug/pprof/*"), paths("put", "/debug/flags/v"))
 	p := manager(t, ns, "--tls-min-version=VersionTLS13")
-	for _, test := range []struct {
-		method, path, token string
-		status              int
-	}{
-		{"GET", "/metrics", "", 401},
-		{"GET", "/metrics", "s3cr", 500}, // controller-runtime: the token is not valid
-		{"GET", "/metrics", reader, 200},
-		{"GET", "/debug/pprof/heap", reader, 403},
-		{"PUT", "/debug/flags/v", reader, 403},
-		{"GET", "/debug/pprof/heap", operator, 200},
-		{"PUT", "/debug/flags/v", operator, 200},
-	} {
-		if status, body := p.diagnose("https", test.method, test.path, test.token, "4"); status != test.status {
-			t.Errorf("%s %s: status %d, want %d: %.200s", test.method, test.path, status, test.status, body)
-		}
-	}
-	if _, body := p.diagnose("https", "GET", "/metrics", reader, ""); !strings.Contains(body, "controller_runtime_") {
-		t.Errorf("no metrics: %.200s", body)
-	}
+	p.asks(reader, "controller_runtime_", diagnosis{"GET", "/debug/pprof/heap", reader, 403},
+		diagnosis{"GET", "/debug/pprof/heap", operator, 200}, diagnosis{"PUT", "/debug/flags/v", operator, 200})
 	if status, _ := p.diagnose("http", "GET", "/metrics", reader, ""); status == 200 {
 		t.Error("metrics are served without TLS")
 	}
@@ -123,12 +126,8 @@ func TestDiagnostics_AreForWhomRBACAllowsThem(t *testing.T) {
 	if !strings.Contains(first, `"Starting manager" version=`) || !strings.Contains(first, "--namespace="+ns) {
 		t.Errorf("the first line is %s", first)
 	}
-}
 
-// TestDiagnosticsOfHooks_AreForWhomRBACAllowsThem runs the hooks with the rights of config/extension.
-func TestDiagnosticsOfHooks_AreForWhomRBACAllowsThem(t *testing.T) {
-	ns := namespace(t)
-	t.Parallel()
+	// The hooks have the rights of config/extension.
 	objects, err := mgmt.Kustomize("../../config/extension/resources")
 	if err != nil {
 		t.Fatal(err)
@@ -139,38 +138,13 @@ func TestDiagnosticsOfHooks_AreForWhomRBACAllowsThem(t *testing.T) {
 			create(t, object)
 		}
 	}
-	config, err := mgmt.ServiceAccountConfig(t.Context(), shared.cluster.Config(), mgmt.SystemNamespace,
-		"capi-proxy-patcher-hooks")
-	if err != nil {
-		t.Fatal(err)
-	}
 	folder := t.TempDir()
-	kubeconfig := filepath.Join(folder, "kubeconfig")
-	if err := mgmt.WriteKubeconfig(kubeconfig, config); err != nil {
-		t.Fatal(err)
-	}
 	servingcert.Write(t, folder)
 	_, port, _ := net.SplitHostPort(vocabulary.FreeAddress(t))
-	p := command(t, "hooks", "--kubeconfig", kubeconfig, "--bind-address", "127.0.0.1", "--port", port, "--cert-dir", folder)
+	p = command(t, "hooks", "--kubeconfig", kubeconfigOf(t, mgmt.SystemNamespace, "capi-proxy-patcher-hooks"),
+		"--bind-address", "127.0.0.1", "--port", port, "--cert-dir", folder)
 	p.ready()
-	reader := account(t, ns, "reader-of-hooks", rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}})
-	for _, test := range []struct {
-		method, path, token string
-		status              int
-	}{
-		{"GET", "/metrics", "", 401},
-		{"GET", "/metrics", "s3cr", 500}, // controller-runtime: the token is not valid
-		{"GET", "/metrics", reader, 200},
-		{"PUT", "/debug/flags/v", reader, 403},
-	} {
-		if status, body := p.diagnose("https", test.method, test.path, test.token, "4"); status != test.status {
-			t.Errorf("%s %s: status %d, want %d: %.200s", test.method, test.path, status, test.status, body)
-		}
-	}
-	if _, body := p.diagnose("https", "GET", "/metrics", reader, ""); !strings.Contains(body,
-		`capi_proxy_patcher_certificate_expiry_timestamp_seconds{server="hooks"}`) {
-		t.Errorf("no metrics: %.200s", body)
-	}
+	p.asks(reader, `capi_proxy_patcher_certificate_expiry_timestamp_seconds{server="hooks"}`)
 }
 
 // TestLog_IsQuietWhileNothingHappens counts reconciles, and lines of a log at level 2.
@@ -217,27 +191,14 @@ func TestMetrics_AreTheStateOfTheWorld(t *testing.T) {
 	p := manager(t, f.ns, shortResync, "--insecure-diagnostics", "--leader-elect", "--leader-elect-namespace", f.ns)
 	f.create(enabled)
 	f.eventuallyReports(contract.ReasonConfigured)
-	objects := 0
-	for apiVersion, kinds := range map[string][]string{
-		"controlplane.cluster.x-k8s.io/v1beta2": {"KubeadmControlPlane"},
-		"bootstrap.cluster.x-k8s.io/v1beta2":    {"KubeadmConfigTemplate", "KubeadmConfig"},
-	} {
-		for _, kind := range kinds {
-			list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind + "List"}}
-			if err := shared.client.List(t.Context(), list, client.InNamespace(f.ns)); err != nil {
-				t.Fatal(err)
-			}
-			objects += len(list.Items)
-		}
-	}
 	for _, want := range []string{
 		`capi_proxy_patcher_clusters{reason="Configured",status="True"} 3`,
-		`capi_proxy_patcher_bootstrap_objects{state="configured"} ` + strconv.Itoa(objects),
+		`capi_proxy_patcher_bootstrap_objects{state="configured"} 6`,
 		`capi_proxy_patcher_bootstrap_objects{state="conflict"} 0`,
 		`capi_proxy_patcher_machines_behind 0`,
 		`capi_proxy_patcher_writes_total{outcome="done",resource="secrets",verb="create"} 3`,
 		`capi_proxy_patcher_writes_total{outcome="done",resource="kubeadmcontrolplanes",verb="patch"} 3`,
-		`capi_proxy_patcher_renders_total{by="controller",outcome="changed"} ` + strconv.Itoa(objects),
+		`capi_proxy_patcher_renders_total{by="controller",outcome="changed"} 6`,
 	} {
 		eventually(t, want, func() string {
 			_, body := p.diagnose("http", "GET", "/metrics", "", "")

@@ -46,7 +46,7 @@ func (f *fleet) guard() (objects []*unstructured.Unstructured) {
 // installGuard installs the guard.
 func (f *fleet) installGuard() {
 	f.t.Helper()
-	if err := mgmt.Apply(f.t.Context(), shared.client, f.guard()); err != nil {
+	if err := mgmt.Apply(f.t.Context(), shared.Client, f.guard()); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -55,7 +55,7 @@ func (f *fleet) installGuard() {
 func (f *fleet) removeGuard() {
 	f.t.Helper()
 	for _, object := range f.guard() {
-		if err := shared.client.Delete(f.t.Context(), object); err != nil {
+		if err := shared.Client.Delete(f.t.Context(), object); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -67,7 +67,7 @@ const noFiles = `{"spec":{"kubeadmConfigSpec":{"files":null}}}`
 // tries patches the control plane of the first Cluster in a dry run, and reports whether the guard refuses it.
 func (f *fleet) tries(patch string) (refused bool) {
 	f.t.Helper()
-	err := shared.client.Patch(f.t.Context(), &controlplanev1.KubeadmControlPlane{ObjectMeta: f.meta(f.names[0])},
+	err := shared.Client.Patch(f.t.Context(), &controlplanev1.KubeadmControlPlane{ObjectMeta: f.meta(f.names[0])},
 		client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll, client.FieldOwner("gitops"))
 	refused = err != nil && strings.Contains(err.Error(), "webhook is not responding")
 	if err != nil && (!refused || !strings.Contains(err.Error(), "remove annotation "+contract.AnnotationOutputVersion)) {
@@ -107,12 +107,12 @@ func TestGuard_RefusesWritesThatTakeTheProxyOut(t *testing.T) {
 	for _, configuration := range webhooks.Configurations {
 		configuration.ResourceVersion = ""
 	}
-	if err := shared.cluster.Install(t.Context(), webhooks.Configurations...); err != nil {
+	if err := shared.Cluster.Install(t.Context(), webhooks.Configurations...); err != nil {
 		t.Fatal(err)
 	}
 	manager(t, f.ns, append(flags, noResync)...)
 	refuses("a write that the webhook mends", false)
-	f.label(false)
+	f.label("null")
 	f.eventuallyAsBefore()
 }
 
@@ -121,7 +121,7 @@ func (f *fleet) checkWrites() {
 	f.t.Helper()
 	const annotation = `"metadata":{"annotations":{"` + contract.AnnotationOutputVersion + `":null}}`
 	object := &controlplanev1.KubeadmControlPlane{}
-	if err := shared.client.Get(f.t.Context(), f.key(f.names[0]), object); err != nil {
+	if err := shared.Client.Get(f.t.Context(), client.ObjectKey{Namespace: f.ns, Name: f.names[0]}, object); err != nil {
 		f.t.Fatal(err)
 	}
 	ours := func(field string, list any) string {

@@ -19,35 +19,30 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// leader returns who holds the lease of the namespace, or "".
-func (f *fleet) leader() string {
+// lease returns the lease of the namespace, as far as it exists.
+func (f *fleet) lease() coordinationv1.LeaseSpec {
 	f.t.Helper()
-	return leaderOf(f.t, f.ns)
-}
-
-// leaderOf returns who holds the lease of a namespace, or "".
-func leaderOf(t *testing.T, ns string) string {
-	t.Helper()
-	return ptr.Deref(leaseOf(t, ns).HolderIdentity, "")
-}
-
-func leaseOf(t *testing.T, ns string) coordinationv1.LeaseSpec {
-	t.Helper()
 	lease := &coordinationv1.Lease{}
-	err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: contract.Domain}, lease)
+	err := shared.Client.Get(f.t.Context(), client.ObjectKey{Namespace: f.ns, Name: contract.Domain}, lease)
 	if client.IgnoreNotFound(err) != nil {
-		t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return lease.Spec
 }
 
+// leader returns who holds the lease of the namespace, or "".
+func (f *fleet) leader() string {
+	f.t.Helper()
+	return ptr.Deref(f.lease().HolderIdentity, "")
+}
+
 // eventuallyRenewed waits until the leader has just renewed its lease. A manager that ends while it renews cannot release the
 // lease: client-go's two writes conflict.
-func eventuallyRenewed(t *testing.T, ns string) {
-	t.Helper()
-	before := leaseOf(t, ns).RenewTime
-	eventually(t, "a renewed lease", func() string {
-		if leaseOf(t, ns).RenewTime.Equal(before) {
+func (f *fleet) eventuallyRenewed() {
+	f.t.Helper()
+	before := f.lease().RenewTime
+	eventually(f.t, "a renewed lease", func() string {
+		if f.lease().RenewTime.Equal(before) {
 			return "the leader has not renewed it"
 		}
 		return ""
@@ -55,10 +50,10 @@ func eventuallyRenewed(t *testing.T, ns string) {
 }
 
 // eventuallyLed waits until a manager leads.
-func eventuallyLed(t *testing.T, ns string) {
-	t.Helper()
-	eventually(t, "a leader", func() string {
-		if leaderOf(t, ns) == "" {
+func (f *fleet) eventuallyLed() {
+	f.t.Helper()
+	eventually(f.t, "a leader", func() string {
+		if f.leader() == "" {
 			return "nobody leads"
 		}
 		return ""
@@ -71,7 +66,7 @@ func TestLeader_AnswersWhatItHasBegunToRead(t *testing.T) {
 	t.Parallel()
 	webhooks, flags := f.serveWebhooks("../../config/default")
 	p := manager(t, f.ns, append(flags, noResync, "--leader-elect", "--leader-elect-namespace", f.ns)...)
-	eventuallyLed(t, f.ns)
+	f.eventuallyLed()
 	const body = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"DELETE"}}`
 	address := net.JoinHostPort(webhooks.Host, strconv.Itoa(webhooks.Port))
 	client := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} //nolint:gosec // who answers is not in question
@@ -96,7 +91,7 @@ func TestLeader_AnswersWhatItHasBegunToRead(t *testing.T) {
 		t.Fatalf("the webhooks answer %s before the request is complete", begun.Status)
 	}
 	send(body[:1])
-	eventuallyRenewed(t, f.ns)
+	f.eventuallyRenewed()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +121,6 @@ func TestLeader_IsKilledWhileASecretFansOut(t *testing.T) {
 	)
 	f := newFleet(t, size)
 	t.Parallel()
-	f.poolless = true
 	f.useProxy(proxyURL)
 	f.create(enabled)
 	flags := []string{noResync, "--leader-elect", "--leader-elect-namespace", f.ns, "--kube-api-qps=20", "--kube-api-burst=5"}
@@ -171,7 +165,7 @@ func TestLeader_IsKilledWhileASecretFansOut(t *testing.T) {
 	t.Logf("%d refused", refused)
 	t.Logf("%d Secrets were written by the first, %d by the second", done, writes-done)
 	second.stop()
-	staysQuiet(t, f.ns, flags...)
+	f.staysQuiet(flags...)
 }
 
 // TestLeader_IsNotNeededToAdmit has a manager that does not lead admit objects: what they get depends on what its caches
@@ -181,7 +175,7 @@ func TestLeader_IsNotNeededToAdmit(t *testing.T) {
 	t.Parallel()
 	election := []string{noResync, "--leader-elect", "--leader-elect-namespace", f.ns}
 	leads := manager(t, f.ns, election...)
-	eventuallyLed(t, f.ns)
+	f.eventuallyLed()
 	holder := f.leader()
 	_, flags := f.serveWebhooks("testdata/webhooks")
 	waits := manager(t, f.ns, append(flags, election...)...)

@@ -86,17 +86,10 @@ func TestManager_WorksWithTheRoleOfOneNamespace(t *testing.T) {
 	if !slices.Contains(args, "--namespace="+f.ns) {
 		t.Fatalf("arguments %v", args)
 	}
-	if err := mgmt.Apply(t.Context(), shared.client, access); err != nil {
+	if err := mgmt.Apply(t.Context(), shared.Client, access); err != nil {
 		t.Fatal(err)
 	}
-	config, err := mgmt.ServiceAccountConfig(t.Context(), shared.cluster.Config(), system, mgmt.ManagerAccount)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := mgmt.WriteKubeconfig(kubeconfig, config); err != nil {
-		t.Fatal(err)
-	}
+	kubeconfig := kubeconfigOf(t, system, mgmt.ManagerAccount)
 	p := manager(t, f.ns, "--kubeconfig", kubeconfig, "--leader-elect", "--leader-elect-namespace", system, noResync)
 	f.create(enabled)
 	f.eventuallyHasProxy()

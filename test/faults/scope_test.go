@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -9,9 +8,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
 
 // separate starts a manager that is another user with the same rights, so that the audit log tells them apart. It
@@ -24,15 +20,7 @@ func separate(t *testing.T, ns, name string, flags ...string) (user string) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "capi-proxy-patcher-manager-role"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: name}},
 	})
-	config, err := mgmt.ServiceAccountConfig(t.Context(), shared.cluster.Config(), ns, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := mgmt.WriteKubeconfig(kubeconfig, config); err != nil {
-		t.Fatal(err)
-	}
-	manager(t, ns, append([]string{"--kubeconfig", kubeconfig}, flags...)...)
+	manager(t, ns, append([]string{"--kubeconfig", kubeconfigOf(t, ns, name)}, flags...)...)
 	return "system:serviceaccount:" + ns + ":" + name
 }
 
@@ -57,10 +45,8 @@ func wrote(t *testing.T, user, ns string, clusters ...string) {
 func TestManagers_WithFiltersServeTheirClustersOnly(t *testing.T) {
 	f := newFleet(t, 4)
 	t.Parallel()
-	filter := func(object client.Object) {
-		if cluster, is := object.(*clusterv1.Cluster); is {
-			cluster.Labels[clusterv1.WatchLabel] = f.ns + map[bool]string{true: "-blue", false: "-green"}[cluster.Name < "c002"]
-		}
+	filter := func(cluster *clusterv1.Cluster) {
+		cluster.Labels[clusterv1.WatchLabel] = f.ns + map[bool]string{true: "-blue", false: "-green"}[cluster.Name < "c002"]
 	}
 	_, first := f.serveWebhooks("../../config/default")
 	_, second := f.serveWebhooks("../../config/default")
@@ -81,7 +67,7 @@ func TestManagers_WithFiltersServeTheirClustersOnly(t *testing.T) {
 	f.useProxy(proxyURL)
 	f.eventuallyHasProxy()
 	before := len(shared.audit.by(t, blue))
-	f.label(false)
+	f.label("null")
 	f.eventuallyAsBefore()
 	for _, r := range shared.audit.by(t, blue)[before:] {
 		if r.isWrite() {

@@ -1,162 +1,82 @@
 package faults
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"reflect"
-	"slices"
 	"strings"
-	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
-// objects is what a user sees of a namespace, by kind and name: everything but status and what the API server keeps
-// books about.
-type objects map[string]map[string]any
-
-func (o objects) add(t *testing.T, object client.Object) {
-	t.Helper()
-	text, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	content := map[string]any{}
-	if err := json.Unmarshal(text, &content); err != nil {
-		t.Fatal(err)
-	}
-	u := unstructured.Unstructured{Object: content}
-	delete(content, "status")
-	for _, field := range []string{"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp"} {
-		unstructured.RemoveNestedField(content, "metadata", field)
-	}
-	annotations := u.GetAnnotations()
-	delete(annotations, contract.AnnotationMachinesBehind) // as old as the Machine
-	delete(annotations, contract.AnnotationLastPass)       // versions of Secrets
-	u.SetAnnotations(annotations)
-	if len(annotations) == 0 {
-		unstructured.RemoveNestedField(content, "metadata", "annotations")
-	}
-	o[u.GetKind()+"/"+u.GetName()] = content
-}
-
-// specs are the kinds that hold a bootstrap spec, with the place of it.
-func specs() map[string][]string {
-	return map[string][]string{
-		"KubeadmControlPlane":   {"spec", "kubeadmConfigSpec"},
-		"KubeadmConfigTemplate": {"spec", "template", "spec"},
-		"KubeadmConfig":         {"spec"},
-	}
-}
-
-// kinds are those of a fleet.
-func kinds() []schema.GroupVersionKind {
-	return []schema.GroupVersionKind{
-		clusterv1.GroupVersion.WithKind("Cluster"), clusterv1.GroupVersion.WithKind("MachineDeployment"),
-		clusterv1.GroupVersion.WithKind("MachinePool"),
-		controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"),
-		bootstrapv1.GroupVersion.WithKind("KubeadmConfigTemplate"), bootstrapv1.GroupVersion.WithKind("KubeadmConfig"),
-		corev1.SchemeGroupVersion.WithKind("Secret"),
-		{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "DemoMachineTemplate"},
-	}
-}
-
-// list returns all objects of the kinds of a fleet in a namespace.
-func list(t *testing.T, ns string) []unstructured.Unstructured {
-	t.Helper()
-	var all []unstructured.Unstructured
-	for _, kind := range kinds() {
-		found := &unstructured.UnstructuredList{}
-		found.SetGroupVersionKind(kind)
-		if err := shared.client.List(t.Context(), found, client.InNamespace(ns)); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, found.Items...)
-	}
-	return all
-}
-
-// versions returns the resourceVersion of every object of a namespace.
-func versions(t *testing.T, ns string) map[string]string {
-	t.Helper()
-	found := map[string]string{}
-	for _, object := range list(t, ns) {
-		found[object.GetKind()+" "+object.GetName()] = object.GetResourceVersion()
-	}
-	return found
-}
-
-// state returns the objects of the namespace.
-func (f *fleet) state() objects {
+// list reads all objects of a kind of the namespace.
+func (f *fleet) list(into client.ObjectList) {
 	f.t.Helper()
-	found := objects{}
-	for _, object := range list(f.t, f.ns) {
-		found.add(f.t, &object)
+	if err := shared.Client.List(f.t.Context(), into, client.InNamespace(f.ns)); err != nil {
+		f.t.Fatal(err)
 	}
-	return found
 }
 
-// damage returns what is wrong with the lists of an object that is to have the proxy: an entry of the user is lost, changed
-// or moved, or an added entry is missing or there twice.
-func (f *fleet) damage(name string, object map[string]any) string {
-	kind, _, _ := strings.Cut(name, "/")
-	place, holds := specs()[kind]
-	if !holds {
-		return ""
-	}
-	for _, entries := range []string{"files", "preKubeadmCommands", "postKubeadmCommands"} {
-		own, _, _ := unstructured.NestedSlice(f.originals[name], append(slices.Clone(place), entries)...)
-		all, _, _ := unstructured.NestedSlice(object, append(slices.Clone(place), entries)...)
-		var left, added []any
-		for _, entry := range all {
-			same := func(other any) bool { return reflect.DeepEqual(entry, other) }
-			switch {
-			case slices.ContainsFunc(own, same):
-				left = append(left, entry)
-			case slices.ContainsFunc(added, same):
-				return fmt.Sprintf("%s has twice in %s: %v", name, entries, entry)
-			default:
-				added = append(added, entry)
+// eventuallyHolds waits until every bootstrap object has the script, its first command and the record so many times, 0 or 1,
+// and what the user wrote once. test/templates and test/model compare content and order.
+func (f *fleet) eventuallyHolds(times int) {
+	f.t.Helper()
+	eventually(f.t, "bootstrap objects", func() string {
+		var controlPlanes controlplanev1.KubeadmControlPlaneList
+		f.list(&controlPlanes)
+		for i := range controlPlanes.Items {
+			counts := map[string]int{`"path":"` + ownPath: 1, `"echo '100%`: 1, `"echo done"`: 1}
+			if problem := holds(&controlPlanes.Items[i], times, counts); problem != "" {
+				return problem
 			}
 		}
-		if !reflect.DeepEqual(own, left) {
-			return fmt.Sprintf("%s of %s that the user wrote (-want +got):\n%s", entries, name, cmp.Diff(own, left))
+		var templates bootstrapv1.KubeadmConfigTemplateList
+		f.list(&templates)
+		for i := range templates.Items {
+			if problem := holds(&templates.Items[i], times, map[string]int{}); problem != "" {
+				return problem
+			}
 		}
-		if len(added) == 0 && entries != "postKubeadmCommands" {
-			return name + " does not have the proxy in " + entries
+		return ""
+	})
+}
+
+// holds returns what an object has more or less often than counts say, and what is the product's more or less often than so
+// many times.
+func holds(object client.Object, times int, counts map[string]int) string {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return err.Error()
+	}
+	counts[`"path":"`+contract.PathSetup] = times
+	counts[contract.PathSetup+" own-addresses"] = times
+	counts[`"`+contract.AnnotationOutputVersion+`":`] = times
+	for part, want := range counts {
+		if got := bytes.Count(text, []byte(part)); got != want {
+			return fmt.Sprintf("%T %s has %s %d times, want %d", object, object.GetName(), part, got, want)
 		}
 	}
 	return ""
 }
 
-// eventuallyHasProxy waits until every object has the proxy of the current Secret once, beside all that the user wrote, and
-// every Cluster says so. test/templates compares the content with render.
+// eventuallyHasProxy waits until every object has the proxy once, beside all that the user wrote, and every Cluster has used
+// the proxy Secret of now, and says so. A pass records the Secret's version after its condition: the next manager writes
+// that if this one is stopped before.
 func (f *fleet) eventuallyHasProxy() {
 	f.t.Helper()
-	eventually(f.t, "objects", func() string {
-		now := f.state()
-		for _, name := range slices.Sorted(maps.Keys(f.originals)) {
-			if _, exists := now[name]; !exists {
-				return name + " does not exist"
-			}
-			if problem := f.damage(name, now[name]); problem != "" {
-				return problem
-			}
-		}
+	f.eventuallyHolds(1)
+	eventually(f.t, "generated Secrets", func() string {
 		for _, name := range f.names {
 			secret := &corev1.Secret{}
-			if err := shared.client.Get(f.t.Context(), f.key(name+contract.GeneratedSecretSuffix), secret); err != nil {
+			key := client.ObjectKey{Namespace: f.ns, Name: name + contract.GeneratedSecretSuffix}
+			if err := shared.Client.Get(f.t.Context(), key, secret); err != nil {
 				return err.Error()
 			}
 			if env := string(secret.Data[contract.KeyProxyEnv]); !strings.Contains(env, f.proxy) {
@@ -166,56 +86,46 @@ func (f *fleet) eventuallyHasProxy() {
 		return ""
 	})
 	f.eventuallyReports(contract.ReasonConfigured)
-	f.eventuallyRecorded()
-}
-
-// eventuallyRecorded waits until every labelled Cluster records the current versions of its proxy Secrets: a pass writes
-// that after its condition, so that who stops the manager before has the next one write it.
-func (f *fleet) eventuallyRecorded() {
-	f.t.Helper()
+	used := vocabulary.Fetch(f.t, shared.Client, f.ns, contract.DefaultSecretName, &corev1.Secret{}).ResourceVersion
 	eventually(f.t, "records", func() string {
-		all, now := list(f.t, f.ns), map[string]string{}
-		for _, object := range all {
-			if object.GetKind() == "Secret" {
-				now[object.GetNamespace()+"/"+object.GetName()] = object.GetResourceVersion()
-			}
-		}
-		for _, object := range all {
-			if object.GetKind() != "Cluster" || object.GetLabels()[contract.LabelEnabled] == "" {
-				continue
-			}
-			pass, err := status.ParsePass(object.GetAnnotations()[contract.AnnotationLastPass])
-			if err != nil {
-				return object.GetName() + ": " + err.Error()
-			}
-			for name, version := range pass.Secrets {
-				if now[name] != version {
-					return fmt.Sprintf("Cluster %s has used version %q of Secret %s, which is %q", object.GetName(), version, name,
-						now[name])
-				}
+		var clusters clusterv1.ClusterList
+		f.list(&clusters)
+		for i := range clusters.Items {
+			if pass := clusters.Items[i].Annotations[contract.AnnotationLastPass]; !strings.Contains(pass, `"`+used+`"`) {
+				return fmt.Sprintf("Cluster %s has used %s, and not version %s of the proxy Secret", clusters.Items[i].Name, pass, used)
 			}
 		}
 		return ""
 	})
 }
 
-// eventuallyAsBefore waits until every object is byte for byte what the user wrote, no other is left, and no Cluster has a
+// eventuallyAsBefore waits until no object has anything of the product, no generated Secret is left, and no Cluster has a
 // condition.
 func (f *fleet) eventuallyAsBefore() {
 	f.t.Helper()
-	eventually(f.t, "objects", func() string {
-		now := f.state()
-		want := maps.Clone(now)
-		maps.DeleteFunc(want, func(_ string, object map[string]any) bool {
-			_, generated := (&unstructured.Unstructured{Object: object}).GetLabels()[contract.LabelGenerated]
-			return generated
-		})
-		for name, object := range f.originals {
-			if object["kind"] != "Cluster" {
-				want[name] = object
+	f.eventuallyHolds(0)
+	f.eventuallyReports(vocabulary.NoCondition)
+	var secrets corev1.SecretList
+	f.list(&secrets)
+	for i := range secrets.Items {
+		if _, generated := secrets.Items[i].Labels[contract.LabelGenerated]; generated {
+			f.t.Errorf("Secret %s is left", secrets.Items[i].Name)
+		}
+	}
+}
+
+// eventuallyReports waits until the conditions of all Clusters have a reason.
+func (f *fleet) eventuallyReports(reason string) {
+	f.t.Helper()
+	eventually(f.t, "conditions", func() string {
+		var clusters clusterv1.ClusterList
+		f.list(&clusters)
+		for i := range clusters.Items {
+			if condition := vocabulary.Condition(&clusters.Items[i]); condition.Reason != reason {
+				return fmt.Sprintf("Cluster %s has reason %s, want %s; message: %s", clusters.Items[i].Name, condition.Reason, reason,
+					condition.Message)
 			}
 		}
-		return cmp.Diff(want, now)
+		return ""
 	})
-	f.eventuallyReports(noCondition)
 }

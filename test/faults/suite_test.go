@@ -25,43 +25,24 @@ const (
 	patience = 90 * time.Second
 )
 
-// world is what the tests share: one API server with the product's manifests, and the program.
-type world struct {
-	cluster *mgmt.Cluster
-	client  client.Client // of an administrator: the user
-	audit   *auditLog
-	// binary is the program, kubeconfig that of its ServiceAccount.
-	binary, kubeconfig string
-}
-
+// shared is what the tests share, nil without the programs of a cluster.
 var shared *world
+
+type world struct {
+	vocabulary.Product
+	audit *auditLog
+}
 
 func TestMain(m *testing.M) {
 	const audit = "audit.log"
-	vocabulary.Main(m, audit, func(ctx context.Context, cluster *mgmt.Cluster, dir string) (status int, err error) {
-		if shared, err = newWorld(ctx, cluster, dir); err != nil {
+	vocabulary.Main(m, audit, func(ctx context.Context, cluster *mgmt.Cluster, dir string) (int, error) {
+		product, err := vocabulary.NewProduct(ctx, cluster, dir)
+		if err != nil {
 			return 1, err
 		}
-		shared.audit = &auditLog{path: filepath.Join(dir, audit)}
+		shared = &world{product, &auditLog{path: filepath.Join(dir, audit)}}
 		return m.Run(), nil
 	})
-}
-
-func newWorld(ctx context.Context, cluster *mgmt.Cluster, dir string) (*world, error) {
-	w := &world{cluster: cluster, kubeconfig: filepath.Join(dir, "kubeconfig")}
-	var err error
-	if w.binary, err = mgmt.Build(ctx, "../..", dir); err != nil {
-		return nil, err
-	}
-	config, err := cluster.InstallProduct(ctx, "../..")
-	if err != nil {
-		return nil, err
-	}
-	if err := mgmt.WriteKubeconfig(w.kubeconfig, config); err != nil {
-		return nil, err
-	}
-	w.client, err = vocabulary.NewClient(cluster.Config())
-	return w, err
 }
 
 // namespace makes a namespace of the test's own, in which the manager may hold a lease, and returns its name.
@@ -70,8 +51,8 @@ func namespace(t *testing.T) string {
 	if shared == nil {
 		t.Skipf("%s is not set; make test-envtest sets it", mgmt.AssetsVariable)
 	}
-	ns := vocabulary.Namespace(t, shared.client, "faults-")
-	role := vocabulary.Fetch(t, shared.client, mgmt.SystemNamespace,
+	ns := vocabulary.Namespace(t, shared.Client, "faults-")
+	role := vocabulary.Fetch(t, shared.Client, mgmt.SystemNamespace,
 		"capi-proxy-patcher-leader-election-role", &rbacv1.Role{})
 	create(t,
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: role.Name}, Rules: role.Rules},
@@ -88,7 +69,7 @@ func namespace(t *testing.T) string {
 
 func create(t *testing.T, objects ...client.Object) {
 	t.Helper()
-	vocabulary.Create(t, shared.client, objects...)
+	vocabulary.Create(t, shared.Client, objects...)
 }
 
 // eventually fails if problem does not come to return "" while a manager writes anything, or a while later.

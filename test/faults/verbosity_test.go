@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
@@ -69,7 +70,7 @@ func TestVerbosity_ShowsNoPasswordAtTheHighestLevel(t *testing.T) {
 		t.Helper()
 		eventually(t, "generated Secret", func() string {
 			secret := &corev1.Secret{}
-			if err := shared.client.Get(t.Context(), f.key(f.names[0]+contract.GeneratedSecretSuffix), secret); err != nil {
+			if err := shared.Client.Get(t.Context(), client.ObjectKey{Namespace: f.ns, Name: f.names[0] + contract.GeneratedSecretSuffix}, secret); err != nil {
 				return err.Error()
 			}
 			if !strings.Contains(string(secret.Data[contract.KeyProxyEnv]), core(password)) {

@@ -102,6 +102,31 @@ func NewClient(config *rest.Config) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
+// Product is a management cluster with the manifests of the product, and the program.
+type Product struct {
+	Cluster *mgmt.Cluster
+	Client  client.Client // of an administrator: the user
+	// Binary is the program, Kubeconfig that of its ServiceAccount.
+	Binary, Kubeconfig string
+}
+
+// NewProduct builds the program into a folder and installs the manifests in a management cluster.
+func NewProduct(ctx context.Context, cluster *mgmt.Cluster, dir string) (p Product, err error) {
+	p = Product{Cluster: cluster, Kubeconfig: filepath.Join(dir, "kubeconfig")}
+	if p.Binary, err = mgmt.Build(ctx, "../..", dir); err != nil {
+		return p, err
+	}
+	account, err := cluster.InstallProduct(ctx, "../..")
+	if err != nil {
+		return p, err
+	}
+	if err := mgmt.WriteKubeconfig(p.Kubeconfig, account); err != nil {
+		return p, err
+	}
+	p.Client, err = NewClient(cluster.Config())
+	return p, err
+}
+
 // Namespace creates a namespace for a test and returns its name, which has a prefix.
 func Namespace(t *testing.T, c client.Client, prefix string) string {
 	t.Helper()
