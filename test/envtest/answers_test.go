@@ -96,9 +96,7 @@ func TestApply_RemovesTheUsersCommandsFromAPatchedObject(t *testing.T) {
 
 // TestTemplate_WithoutASpecIsPatchedAndEmptiedAgain is about a spec that the API accepts only if it is absent.
 func TestTemplate_WithoutASpecIsPatchedAndEmptiedAgain(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", func(o client.Object) {
+	c := oneCluster(t, func(o client.Object) {
 		if template, ok := o.(*bootstrapv1.KubeadmConfigTemplate); ok {
 			template.Spec = bootstrapv1.KubeadmConfigTemplateSpec{}
 		}

@@ -143,9 +143,7 @@ func TestReadinessEndpoints_LeaveNoMachineBehind(t *testing.T) {
 
 // TestInPlace_WithoutItsImageIsReported has a manager without --node-image.
 func TestInPlace_WithoutItsImageIsReported(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one")
+	c := oneCluster(t)
 	c.eventuallyReports(contract.ReasonConfigured)
 	published := func(want string) {
 		t.Helper()

@@ -39,9 +39,8 @@ func eventsOf(t *testing.T, ns string) (found []eventsv1.Event) {
 // TestUnknownLabelValue_IsReported: that nothing changes is held by the model.
 func TestUnknownLabelValue_IsReported(t *testing.T) {
 	const unknown = `label capi-proxy-patcher.io/enabled: unknown value "True", which changes nothing; use "true" or "false"`
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one")
+	c := oneCluster(t)
+	ns := c.ns
 	c.eventuallyReports(contract.ReasonConfigured)
 	before, generated := c.snapshot(), c.generated()
 	c.relabel("True")
@@ -65,9 +64,8 @@ func TestUnknownNames_AreReported(t *testing.T) {
 	t.Parallel()
 	const rollout = "unknown-name: annotation capi-proxy-patcher.io/rolout: unknown annotation, ignored; did you mean capi-proxy-patcher.io/rollout?"
 	t.Run("in the condition and an event", func(t *testing.T) {
-		ns := namespace(t)
-		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-		c := newCluster(t, ns, "one")
+		c := oneCluster(t)
+		ns := c.ns
 		c.eventuallyReports(contract.ReasonConfigured)
 		c.edit(annotated("capi-proxy-patcher.io/rolout", contract.RolloutImmediate))
 		c.eventuallyReports(contract.ReasonConfigured, rollout)

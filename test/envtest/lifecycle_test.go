@@ -50,13 +50,12 @@ func TestInstallationWideSecret_ReachesTheClustersThatUseIt(t *testing.T) {
 }
 
 func TestGeneratedSecret_RepairLeavesNoMachineBehind(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", func(o client.Object) {
+	c := oneCluster(t, func(o client.Object) {
 		if cluster, ok := o.(*clusterv1.Cluster); ok {
 			cluster.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutImmediate}
 		}
 	})
+	ns := c.ns
 	c.eventuallyReports(contract.ReasonConfigured)
 	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
 	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
@@ -119,9 +118,8 @@ func TestTemplate_FollowsItsPoolToAnotherCluster(t *testing.T) {
 }
 
 func TestCluster_DeletionIsNotBlocked(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one")
+	c := oneCluster(t)
+	ns := c.ns
 	c.eventuallyReports(contract.ReasonConfigured)
 	owner := c.cluster()
 	secret := fetch(t, ns, "one-proxy-files", &corev1.Secret{})

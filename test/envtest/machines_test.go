@@ -85,9 +85,7 @@ const pause = 1100 * time.Millisecond // longer than the resolution of times in 
 // TestImmediate_UsesTheLeverOfClusterAPI has workers that are behind. Package reconcile, the model and e2e hold when
 // Machines are replaced, and how often.
 func TestImmediate_UsesTheLeverOfClusterAPI(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", with(withoutLabel))
+	c := oneCluster(t, with(withoutLabel))
 	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
 	c.edit(func(cluster *clusterv1.Cluster) {
 		labelled(cluster)

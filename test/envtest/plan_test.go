@@ -11,10 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -161,41 +159,8 @@ func TestPlan_SaysWhatThenHappens(t *testing.T) {
 	}
 }
 
-func TestStatus_ListsTheMachinesThatAreBehind(t *testing.T) {
-	ns := namespace(t)
-	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one")
-	c.eventuallyReports(contract.ReasonConfigured)
-	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
-	c.joined("one-md-old", c.template().Spec.Template.Spec, map[string]string{clusterv1.MachineDeploymentNameLabel: "another"})
-	c.joined("one-cp-a", c.controlPlane().Spec.KubeadmConfigSpec, controlPlaneNode())
-	time.Sleep(pause)
-	change(t, secret, func(s *corev1.Secret) {
-		s.StringData = map[string]string{"httpProxy": "http://proxy-2.example.com:3128"}
-	})
-	c.eventuallyHas(`HTTP_PROXY="http://proxy-2.example.com:3128"`)
-	time.Sleep(pause)
-	c.joined("one-md-b", c.template().Spec.Template.Spec, c.worker())
-	listed := command(t, "status", "--namespace", ns, "--cluster", "one", "--machines")
-	for _, want := range []string{"one-md-a ", "MachineDeployment/one-md ", "one-cp-a ", "KubeadmControlPlane/one ", "older values"} {
-		if !strings.Contains(listed, want) {
-			t.Errorf("no %q in\n%s", want, listed)
-		}
-	}
-	if strings.Contains(listed, "one-md-b") || strings.Count(listed, "\n") != 3 {
-		t.Error(listed)
-	}
-	c.eventuallyReports(contract.ReasonConfigured, "2 Machines have outdated proxy settings: 1 of KubeadmControlPlane one (one-cp-a), 1 of MachineDeployment one-md (one-md-a)")
-	overview := command(t, "status", "--namespace", ns)
-	if fields := strings.Join(strings.Fields(overview), " "); !strings.Contains(fields, "one "+ns+"/one-http-proxy 1 behind 1 behind") {
-		t.Error(overview)
-	}
-}
-
 func TestPlan_SaysWhatTheTopologyControllerReplaces(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", topologyCluster)
+	c := oneCluster(t, topologyCluster)
 	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
 	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
 	replaced, behind := machinesOf(c.plan(t))

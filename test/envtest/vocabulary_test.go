@@ -105,6 +105,14 @@ func newCluster(t *testing.T, ns, name string, options ...func(client.Object)) c
 	return c
 }
 
+// oneCluster creates Cluster one and its proxy Secret in a namespace of its own.
+func oneCluster(t *testing.T, options ...func(client.Object)) classic {
+	t.Helper()
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	return newCluster(t, ns, "one", options...)
+}
+
 func (c classic) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: c.ns, Name: name}
 }

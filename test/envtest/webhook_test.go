@@ -65,6 +65,14 @@ func admitted(t *testing.T, name, webhooks string) string {
 	return name
 }
 
+// admittedCluster is a Cluster, still to be created, in a namespace with its proxy Secret for which webhooks are called.
+func admittedCluster(t *testing.T, ns, webhooks string) classic {
+	t.Helper()
+	admitted(t, ns, webhooks)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	return classic{t: t, ns: ns, name: "one"}
+}
+
 // kubectl runs kubectl as the user and returns what it prints.
 func kubectl(t *testing.T, stdin string, args ...string) (string, error) {
 	t.Helper()
@@ -157,9 +165,7 @@ func TestWebhook_PatchesObjectsOfOneApplyAtCreation(t *testing.T) {
 	}
 	for _, order := range orders {
 		t.Run(fmt.Sprint(order), func(t *testing.T) {
-			ns := admitted(t, namespace(t), webhooksLive)
-			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-			c := classic{t: t, ns: ns, name: "one"}
+			c := admittedCluster(t, namespace(t), webhooksLive)
 			all := c.objects()
 			var objects []client.Object
 			for _, i := range order {
@@ -200,9 +206,7 @@ func TestApply_OfAnUnpatchedManifestChangesNothing(t *testing.T) {
 		"server-side": {"--server-side", "--force-conflicts"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := admitted(t, namespace(t), webhooksLive)
-			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-			c := classic{t: t, ns: ns, name: "one"}
+			c := admittedCluster(t, namespace(t), webhooksLive)
 			text := manifest(t, c.objects()...) // the template comes before its pool: the controller patches it
 			apply := append([]string{"apply", "-f", "-"}, flags...)
 			mustKubectl(t, text, apply...)
@@ -251,45 +255,8 @@ func TestDryRun_ShowsThePatchAndStoresNothing(t *testing.T) {
 	}
 }
 
-func TestWebhook_PatchesAControlPlaneInTheRequestThatRollsIt(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		edit  func(*controlplanev1.KubeadmControlPlane)
-		rolls bool
-	}{
-		"version":  {func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Version = "v1.37.0" }, true},
-		"replicas": {func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Replicas = new(int32(3)) }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ns := admitted(t, namespace(t), webhooksLive)
-			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-			c := classic{t: t, ns: ns, name: "one"}
-			c.runControlPlane()
-			for _, object := range c.objects() {
-				create(t, object)
-			}
-			c.eventuallyReports(contract.ReasonWaitingForRollout,
-				"waits for its next rollout, because changing it now would replace its Machines")
-			change(t, c.controlPlane(), test.edit)
-			if got := hasProxy(c.controlPlane()); got != test.rolls {
-				t.Fatalf("patched %v, want %v", got, test.rolls)
-			}
-			if !test.rolls {
-				c.eventuallyReports(contract.ReasonWaitingForRollout)
-				return
-			}
-			c.eventuallyReports(contract.ReasonConfigured)
-			if got := c.controlPlane().Generation; got != 2 {
-				t.Errorf("generation %d, want 2: one change, the user's", got)
-			}
-		})
-	}
-}
-
 func TestWebhook_PatchesAControlPlaneForARolloutInTheFuture(t *testing.T) {
-	ns := admitted(t, namespace(t), webhooksLive)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := classic{t: t, ns: ns, name: "one"}
+	c := admittedCluster(t, namespace(t), webhooksLive)
 	c.runControlPlane()
 	for _, object := range c.objects() {
 		create(t, object)
@@ -356,9 +323,7 @@ func TestWebhook_WarnsOfConflicts(t *testing.T) {
 }
 
 func TestController_PatchesWhileTheWebhookIsDown(t *testing.T) {
-	ns := admitted(t, namespace(t), webhooksDown)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := classic{t: t, ns: ns, name: "one"}
+	c := admittedCluster(t, namespace(t), webhooksDown)
 	for _, object := range c.objects() {
 		create(t, object)
 		if o, ok := object.(*controlplanev1.KubeadmControlPlane); ok && hasProxy(o) {
@@ -367,22 +332,6 @@ func TestController_PatchesWhileTheWebhookIsDown(t *testing.T) {
 	}
 	c.eventuallyReports(contract.ReasonConfigured)
 	c.wantPatched(t, everyObject...)
-}
-
-// TestController_RemovesWhatAWebhookPatchedBeforeTheFirstPass has entries in a Cluster of which the controller knows
-// nothing: the label was set and removed before it saw the Cluster.
-func TestController_RemovesWhatAWebhookPatchedBeforeTheFirstPass(t *testing.T) {
-	ns := namespace(t)
-	c := newCluster(t, ns, "one", with(withoutLabel), func(o client.Object) {
-		if controlPlane, is := o.(*controlplanev1.KubeadmControlPlane); is {
-			file := bootstrapv1.File{Path: contract.PathProxyEnv, Owner: "root:root", Permissions: "0600"}
-			file.ContentFrom.Secret.Name, file.ContentFrom.Secret.Key = "one-proxy-files", contract.KeyProxyEnv
-			controlPlane.Spec.KubeadmConfigSpec.Files = append(controlPlane.Spec.KubeadmConfigSpec.Files, file)
-		}
-	})
-	eventually(t, "objects without the proxy", func() string { return c.patchedOtherThan() })
-	c.eventuallyReports(noCondition)
-	staysQuiet(t, ns)
 }
 
 func TestWebhook_PatchesALargeObject(t *testing.T) {
@@ -411,9 +360,7 @@ func TestWebhook_PatchesALargeObject(t *testing.T) {
 }
 
 func TestWebhook_IsAskedAgainAfterAnotherWebhook(t *testing.T) {
-	ns := admitted(t, namespace(t), webhooksTwo)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := classic{t: t, ns: ns, name: "one"}
+	c := admittedCluster(t, namespace(t), webhooksTwo)
 	text := manifest(t, c.objects()...)
 	mustKubectl(t, text, "apply", "-f", "-")
 	c.eventuallyReports(contract.ReasonConfigured)
