@@ -173,6 +173,17 @@ func TestTemplates_WorkInAManagementCluster(t *testing.T) {
 			}
 		}
 	})
+	t.Run("config/samples", func(t *testing.T) {
+		a := applied{Client: user, t: t, ns: metav1.NamespaceDefault, name: "sample"}
+		samples, err := mgmt.Kustomize("../../config/samples")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := mgmt.Apply(t.Context(), user, samples); err != nil {
+			t.Fatal(err)
+		}
+		a.eventuallyReports(contract.ReasonWaitingForObjects) // the control plane is not part of it
+	})
 	t.Run("as render does", func(t *testing.T) { testRender(t, user) }) // a process has one manager
 }
 
