@@ -304,4 +304,4 @@ cover: ## Write out/cover.html and print the coverage of the unit tests.
 
 .PHONY: golden-update
 golden-update: ## Rewrite golden files; a change of an existing one is a change of what lands on nodes.
-	go test $$(grep -rl --include='*_test.go' 'flag.Bool("update"' internal | xargs -n 1 dirname | sort -u | sed 's|^|./|') -update
+	go test $$(grep -rl --include='*_test.go' 'test/golden"' internal | xargs -n 1 dirname | sort -u | sed 's|^|./|') -update

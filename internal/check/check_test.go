@@ -9,15 +9,12 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
-	"flag"
 	"fmt"
 	"math/big"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -39,9 +36,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
@@ -229,15 +225,7 @@ func TestRun_PrintsTheSameAsGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		for path, got := range map[string]string{"testdata/" + name + ".txt": text.String(), "testdata/" + name + ".json": string(data) + "\n"} {
-			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if diff := cmp.Diff(string(want), got); diff != "" || err != nil {
-				t.Errorf("%s: %v (-want +got):\n%s", path, err, diff)
-			}
+			golden.Equal(t, path, got)
 		}
 	}
 }

@@ -2,35 +2,15 @@ package cli_test
 
 import (
 	"encoding/json"
-	"flag"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
-
-// golden compares with a file below testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got):\n%s", path, diff)
-	}
-}
 
 const (
 	explainCluster = "testdata/explain/cluster.yaml"
@@ -58,7 +38,7 @@ func TestExplain_IsGolden(t *testing.T) {
 			if status != 0 {
 				t.Fatalf("exit status %d, standard error %s", status, stderr)
 			}
-			golden(t, "explain/"+name, stdout)
+			golden.Equal(t, "testdata/explain/"+name, stdout)
 			if strings.Contains(stdout+stderr, "s3cr") || strings.Contains(stdout, "\x1b") {
 				t.Error("a credential, or an escape sequence")
 			}

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
 
 const lintInput = "testdata/lint/in.yaml"
@@ -23,7 +25,7 @@ func TestLint_IsGolden(t *testing.T) {
 				if status != 1 || stderr != "" {
 					t.Errorf("exit status %d, standard error %s", status, stderr)
 				}
-				golden(t, "lint/"+name, regexp.MustCompile(`("version": )"[^2][^"]*"`).ReplaceAllString(stdout,
+				golden.Equal(t, "testdata/lint/"+name, regexp.MustCompile(`("version": )"[^2][^"]*"`).ReplaceAllString(stdout,
 					`$1"of the program"`))
 				if strings.Contains(stdout, "s3cr") {
 					t.Error("a value of a Secret in the output")

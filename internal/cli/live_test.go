@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
 
 // api is an API server for a few reads. It records what was asked for, and answers everything else with 405 or 404.
@@ -151,7 +153,7 @@ func TestExplain_ReadsAManagementCluster(t *testing.T) {
 	if status != 0 || stderr != "" {
 		t.Fatalf("exit status %d, standard error %s", status, stderr)
 	}
-	golden(t, "explain/live.txt", stdout)
+	golden.Equal(t, "testdata/explain/live.txt", stdout)
 	want := []string{
 		"GET " + clustersPath + "/prod", "GET " + secretsPath + "/prod-proxy-files",
 		"GET " + strings.Replace(clustersPath, "/clusters", "/machinedeployments", 1),

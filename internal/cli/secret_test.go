@@ -16,6 +16,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
 
 // outputOf is the output that the system of an example reads.
@@ -47,19 +48,7 @@ func TestSecret_OfEveryExample(t *testing.T) {
 			} else if stdout != "" {
 				t.Errorf("something is printed:\n%s", stdout)
 			}
-			golden := file + ".want"
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != string(want) {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
-			}
+			golden.Equal(t, file+".want", got)
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
 
 // bootstrapInput is what the kubeadm bootstrap provider hands to its renderers for a worker with a patched spec, with
@@ -71,7 +72,7 @@ func checkCloudConfig(t *testing.T, s proxyconfig.Settings) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "bootstrap-reference.cloud-config", text)
+	golden.Equal(t, "testdata/bootstrap-reference.cloud-config", text)
 	var config struct {
 		Files []struct {
 			Path, Content, Permissions, Owner string
@@ -108,7 +109,7 @@ func checkIgnition(t *testing.T, s proxyconfig.Settings) {
 	if err := json.Indent(&pretty, text, "", "  "); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "bootstrap-reference.ign", append(pretty.Bytes(), '\n'))
+	golden.Equal(t, "testdata/bootstrap-reference.ign", append(pretty.Bytes(), '\n'))
 	var config struct {
 		Storage struct {
 			Files []struct {

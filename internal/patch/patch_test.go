@@ -3,12 +3,9 @@ package patch_test
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,9 +21,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 const (
 	noProxy = "localhost,127.0.0.1,10.244.0.0/16,.svc,.cluster.local"
@@ -169,7 +165,7 @@ func TestRecipe_IsGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, name+".yaml", got)
+			golden.Equal(t, "testdata/"+name+".yaml", got)
 			if again, err := patch.Ensure(api.Spec(d), recipe(t, options)); err != nil || len(again.Edits) > 0 {
 				t.Errorf("a second Ensure has edits %v, error %v", again.Edits, err)
 			}
@@ -188,14 +184,14 @@ func TestSecretData_IsGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "secret-proxy.env", data[contract.KeyProxyEnv])
-	golden(t, "secret-trusted-ca.pem", data[contract.KeyTrustedCABundle])
+	golden.Equal(t, "testdata/secret-proxy.env", data[contract.KeyProxyEnv])
+	golden.Equal(t, "testdata/secret-trusted-ca.pem", data[contract.KeyTrustedCABundle])
 
 	data, err = resolve.Files(plain(t), noProxy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "secret-no-trusted-ca.pem", data[contract.KeyTrustedCABundle])
+	golden.Equal(t, "testdata/secret-no-trusted-ca.pem", data[contract.KeyTrustedCABundle])
 }
 
 func TestReference_KeepsTheScriptInTheSecret(t *testing.T) {
@@ -226,23 +222,6 @@ func TestReference_KeepsTheScriptInTheSecret(t *testing.T) {
 		if script != 1 {
 			t.Errorf("%s: the script is there %d times", name, script)
 		}
-	}
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v; make golden-update writes it", err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s differs (-want +got):\n%s\nOther bytes replace Machines: see CONTRIBUTING.md.", path, diff)
 	}
 }
 

@@ -2,7 +2,6 @@ package publish
 
 import (
 	"encoding/base64"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,9 +15,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // entries are an output as a list asks for it, with every kind of argument that it can have.
 func entries(d *definition) []string {
@@ -108,7 +106,7 @@ func TestOutputs_HaveGoldenFiles(t *testing.T) {
 	plain := sample(t, map[string]string{"httpsProxy": "http://192.0.2.1:3128"}, "")
 	plain.HasNodeNetwork = false
 	certificates := sample(t, map[string]string{"trustedCA": string(bundle)}, "")
-	golden := map[string]bool{}
+	known := map[string]bool{}
 	for _, d := range catalog() {
 		var b strings.Builder
 		for _, entry := range entries(d) {
@@ -118,22 +116,15 @@ func TestOutputs_HaveGoldenFiles(t *testing.T) {
 		fmt.Fprintf(&b, "\n##### One URL\n%s", described(t, last, plain))
 		fmt.Fprintf(&b, "\n##### Certificates alone\n%s", described(t, last, certificates))
 		file := filepath.Join("testdata", "outputs", string(d.Name)+".txt")
-		golden[file] = true
-		if *update {
-			if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if want, err := os.ReadFile(file); err != nil || string(want) != b.String() {
-			t.Errorf("output %s: %v, got\n%s\nwant\n%s", d.Name, err, b.String(), want)
-		}
+		known[file] = true
+		golden.Equal(t, file, b.String())
 	}
 	files, err := filepath.Glob("testdata/outputs/*")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		if !golden[file] {
+		if !known[file] {
 			t.Errorf("%s is of no output", file)
 		}
 	}

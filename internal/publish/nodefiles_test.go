@@ -3,7 +3,6 @@ package publish
 import (
 	"bytes"
 	"maps"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
 
 // rude holds what ends a value early in a text that is pasted together.
@@ -70,19 +70,7 @@ func TestObjects_AreTheGoldenFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join("testdata", "nodes", name+".yaml")
-		if *update {
-			if err := os.WriteFile(path, got, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), string(got)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		golden.Equal(t, filepath.Join("testdata", "nodes", name+".yaml"), got)
 	}
 }
 

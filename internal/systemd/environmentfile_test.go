@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/shells"
 )
 
@@ -56,19 +57,7 @@ func TestEnvironmentFile_Golden(t *testing.T) {
 			t.Parallel()
 			before := slices.Clone(vars)
 			got := render(t, vars)
-			golden := filepath.Join("testdata", name)
-			if *update {
-				if err := os.WriteFile(golden, got, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			golden.Equal(t, filepath.Join("testdata", name), got)
 			if diff := cmp.Diff(before, vars); diff != "" {
 				t.Errorf("Render modified its argument (-want +got):\n%s", diff)
 			}

@@ -1,8 +1,6 @@
 package systemd_test
 
 import (
-	"flag"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -12,9 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestDropInPath(t *testing.T) {
 	t.Parallel()
@@ -123,19 +120,7 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", name)
-			if *update {
-				if err := os.WriteFile(golden, got, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			golden.Equal(t, filepath.Join("testdata", name), got)
 		})
 	}
 }

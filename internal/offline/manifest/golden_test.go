@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-var update = flag.Bool("update", false, "write the golden files anew")
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
+)
 
 // TestGolden patches every bootstrap spec in testdata/<case>/in.yaml; want.yaml is the whole outcome. The same must
 // come out with Windows line breaks.
@@ -29,22 +28,10 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join(filepath.Dir(in), "want.yaml")
-			got := patch(t, string(data))
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(string(want), got); d != "" {
-				t.Error(d)
-			}
+			want := patch(t, string(data))
+			golden.Equal(t, filepath.Join(filepath.Dir(in), "want.yaml"), want)
 			crlf := func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
-			if d := cmp.Diff(crlf(string(want)), patch(t, crlf(string(data)))); d != "" {
+			if d := cmp.Diff(crlf(want), patch(t, crlf(string(data)))); d != "" {
 				t.Errorf("with Windows line breaks: %s", d)
 			}
 		})

@@ -1,13 +1,13 @@
 package render_test
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
 
 // publishing is a Cluster that asks for every output, with a proxy that has credentials.
@@ -61,19 +61,7 @@ func TestPublish_PrintsEveryOutput(t *testing.T) {
 			t.Parallel()
 			result := rendered(t, publishing, p)
 			got := strings.Join(result.Notes, "\n") + "\n" + string(result.Output)
-			golden := "testdata/publish/" + name + ".yaml"
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != string(want) {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
-			}
+			golden.Equal(t, "testdata/publish/"+name+".yaml", got)
 		})
 	}
 }

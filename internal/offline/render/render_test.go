@@ -2,7 +2,6 @@ package render_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,9 +13,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 // input reads in.yaml of a case and, if there is one, its secret.yaml.
 func input(t *testing.T, dir string) render.Options {
@@ -37,16 +35,26 @@ func read(t *testing.T, path string) []byte {
 	return data
 }
 
-func golden(t *testing.T, path string, got []byte) {
+// isGolden renders the input of a folder, compares with its golden files, and renders the output again, which must not change
+// it. It returns the options of that, and the output.
+func isGolden(t *testing.T, dir string) (options render.Options, output []byte) {
 	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	options = input(t, dir)
+	result, err := render.Render(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(read(t, path)), string(got)); diff != "" {
-		t.Errorf("%s differs (-want +got):\n%s", path, diff)
+	golden.Equal(t, filepath.Join(dir, "want.yaml"), result.Output)
+	golden.Equal(t, filepath.Join(dir, "notes.txt"), []byte(strings.Join(append(result.Notes, result.Summary), "\n")+"\n"))
+	options.Inputs[0].Data = result.Output
+	again, err := render.Render(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
 	}
+	if diff := cmp.Diff(string(result.Output), string(again.Output)); diff != "" || len(again.Diff()) > 0 {
+		t.Errorf("a second run changes (-first +second):\n%s%s", diff, again.Diff())
+	}
+	return options, result.Output
 }
 
 func TestRender_CasesAreGolden(t *testing.T) {
@@ -55,29 +63,10 @@ func TestRender_CasesAreGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join("testdata", name)
-			options := input(t, dir)
-			result, err := render.Render(t.Context(), options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden(t, filepath.Join(dir, "want.yaml"), result.Output)
-			golden(t, filepath.Join(dir, "notes.txt"), []byte(strings.Join(append(result.Notes, result.Summary), "\n")+"\n"))
-
-			// Its own output does not change.
-			options.Inputs[0].Data = result.Output
-			again, err := render.Render(t.Context(), options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(result.Output), string(again.Output)); diff != "" {
-				t.Errorf("a second run changes (-first +second):\n%s", diff)
-			}
-			if len(again.Diff()) > 0 {
-				t.Errorf("a second run has a diff:\n%s", again.Diff())
-			}
+			options, output := isGolden(t, dir)
 
 			// Without the label everything is as it was. Lists and specs that were there but empty are the exception.
-			options.Inputs[0].Data = bytes.ReplaceAll(result.Output, []byte("capi-proxy-patcher.io/enabled:"),
+			options.Inputs[0].Data = bytes.ReplaceAll(output, []byte("capi-proxy-patcher.io/enabled:"),
 				[]byte("not-enabled:"))
 			removed, err := render.Render(t.Context(), options)
 			if err != nil {
@@ -101,7 +90,7 @@ func TestRender_FailsOnAFileOfTheUser(t *testing.T) {
 		if err == nil || len(result.Output) > 0 {
 			t.Fatalf("rendered %d bytes, error %v; want only an error", len(result.Output), err)
 		}
-		golden(t, "testdata/tkg/error.txt", []byte(err.Error()+"\n"))
+		golden.Equal(t, "testdata/tkg/error.txt", []byte(err.Error()+"\n"))
 	}
 }
 
@@ -113,7 +102,7 @@ func TestRender_AddsGeneratedSecretsOnceAndUpdatesThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "testdata/classic/want-with-secrets.yaml", result.Output)
+	golden.Equal(t, "testdata/classic/want-with-secrets.yaml", result.Output)
 
 	options.Inputs[0].Data = result.Output
 	again, err := render.Render(t.Context(), options)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
 
 func TestRender_ClusterClassesAreGolden(t *testing.T) {
@@ -18,23 +19,7 @@ func TestRender_ClusterClassesAreGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join("testdata", name)
-			options := input(t, dir)
-			result, err := render.Render(t.Context(), options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden(t, filepath.Join(dir, "want.yaml"), result.Output)
-			golden(t, filepath.Join(dir, "notes.txt"), []byte(strings.Join(append(result.Notes, result.Summary), "\n")+"\n"))
-
-			// Its own output does not change.
-			options.Inputs[0].Data = result.Output
-			again, err := render.Render(t.Context(), options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(result.Output), string(again.Output)); diff != "" {
-				t.Errorf("a second run changes (-first +second):\n%s", diff)
-			}
+			options, output := isGolden(t, dir)
 
 			// Without the label nothing is added, and a class keeps the patch: other Clusters may need it.
 			unlabel := func(text []byte) []byte {
@@ -49,13 +34,13 @@ func TestRender_ClusterClassesAreGolden(t *testing.T) {
 			if diff := cmp.Diff(string(original.Inputs[0].Data), string(unlabelled.Output)); diff != "" {
 				t.Errorf("without the label (-want +got):\n%s", diff)
 			}
-			options.Inputs[0].Data = unlabel(result.Output)
+			options.Inputs[0].Data = unlabel(output)
 			removed, err := render.Render(t.Context(), options)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if n, want := bytes.Count(removed.Output, []byte("generate-patches.")),
-				bytes.Count(result.Output, []byte("generate-patches.")); n != want {
+				bytes.Count(output, []byte("generate-patches.")); n != want {
 				t.Errorf("without the label %d classes declare the patch, want %d", n, want)
 			}
 			if bytes.Contains(removed.Output, []byte("proxy.env")) {
@@ -77,7 +62,7 @@ func TestRender_AddsGeneratedSecretsOfATopology(t *testing.T) {
 	if !found {
 		t.Fatal("there are no generated Secrets")
 	}
-	golden(t, "testdata/clusterclass/want-secrets.yaml", append([]byte("apiVersion: v1\ndata:\n"), secrets...))
+	golden.Equal(t, "testdata/clusterclass/want-secrets.yaml", append([]byte("apiVersion: v1\ndata:\n"), secrets...))
 
 	options.Inputs[0].Data = result.Output
 	again, err := render.Render(t.Context(), options)
