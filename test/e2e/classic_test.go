@@ -44,7 +44,7 @@ func TestNewCluster(t *testing.T) {
 			c.checkBoots(t, test.controlPlanes+2, want{proxy: proxyURL}, everyBoot)
 			c.checkGenerated(t)
 			if got := c.rewritten(t, c.specified(t)...); len(got) > 0 {
-				t.Errorf("generations are %v: something was changed after it was admitted", got)
+				t.Errorf("generations are %v: something was changed after it was admitted, by one of %+v", got, c.writes(t))
 			}
 			if test.scales {
 				c.kubectl(t, "", "scale", "machinedeployment", c.poolName(0), c.poolName(1), "--replicas=2")

@@ -123,10 +123,16 @@ func run(m *testing.M) (int, error) {
 // keepVariable is an environment variable that has the logs kept even if all tests pass.
 const keepVariable = "CAPI_PROXY_PATCHER_E2E_KEEP_LOGS"
 
-// keepResults puts the figures into out/e2e, and the logs unless nobody needs them.
+// keepResults puts the figures into out/e2e, and the logs unless nobody needs them. Logs of a run that failed stay when its
+// tests are run once more.
 func keepResults(logs string, figuresOnly bool) error {
 	results := filepath.Join(root, "out", "e2e")
-	if err := errors.Join(os.RemoveAll(results), os.MkdirAll(results, 0o755)); err != nil { //nolint:gosec // anybody may read them
+	if !figuresOnly {
+		if err := os.RemoveAll(results); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(results, 0o755); err != nil { //nolint:gosec // anybody may read them
 		return err
 	}
 	if figuresOnly {

@@ -418,6 +418,19 @@ func (c *cluster) rewritten(t *testing.T, objects ...client.Object) map[string]i
 	})...)
 }
 
+// writes returns the requests that wrote bootstrap objects.
+func (c *cluster) writes(t *testing.T) []management.Request {
+	t.Helper()
+	writes, err := c.world.cluster.Requests(func(r management.Request) bool {
+		return r.ObjectRef.Namespace == c.namespace && strings.HasPrefix(r.ObjectRef.Resource, "kubeadm") &&
+			r.ObjectRef.Subresource == "" && !slices.Contains([]string{"get", "list", "watch"}, r.Verb)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return writes
+}
+
 // slow is the shortest time of a request whose webhook failed because the machine is busy. A broken webhook fails at once.
 const slow = 2 * time.Second
 

@@ -179,18 +179,7 @@ func TestLeader_IsNotNeededToAdmit(t *testing.T) {
 	holder := f.leader()
 	_, flags := f.serveWebhooks("testdata/webhooks")
 	waits := manager(t, f.ns, append(flags, election...)...)
-	eventually(t, "admission", func() string {
-		if err := f.probe(); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-	from := setMark(t, f.ns)
-	f.create(enabled)
-	f.eventuallyHasProxy()
-	if writes := from.since(request.isOfSpec); len(writes) > 0 {
-		t.Errorf("%d objects were admitted without the proxy, the first by %+v", len(writes), writes[0])
-	}
+	f.createAdmitted()
 	if now := f.leader(); now != holder {
 		t.Fatalf("%s leads, and not %s", now, holder)
 	}

@@ -51,9 +51,13 @@ func (f *fleet) eventuallyHolds(times int) {
 // holds returns what an object has more or less often than counts say, and what is the product's more or less often than so
 // many times.
 func holds(object client.Object, times int, counts map[string]int) string {
+	object.SetManagedFields(nil)
 	text, err := json.Marshal(object)
 	if err != nil {
 		return err.Error()
+	}
+	if times == 0 {
+		counts[contract.Name] = 0
 	}
 	counts[`"path":"`+contract.PathSetup] = times
 	counts[contract.PathSetup+" own-addresses"] = times

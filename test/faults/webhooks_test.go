@@ -66,6 +66,24 @@ func (f *fleet) probe() error {
 	return shared.Client.Create(f.t.Context(), template, client.DryRunAll)
 }
 
+// createAdmitted creates the Clusters when webhooks answer that refuse what they do not see, and fails if an object is written
+// again afterwards.
+func (f *fleet) createAdmitted() {
+	f.t.Helper()
+	eventually(f.t, "admission", func() string {
+		if err := f.probe(); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	from := setMark(f.t, f.ns)
+	f.create(enabled)
+	f.eventuallyHasProxy()
+	if writes := from.since(request.isOfSpec); len(writes) > 0 {
+		f.t.Errorf("%d objects were admitted without the proxy, the first by %+v", len(writes), writes[0])
+	}
+}
+
 func TestWebhooks_RefuseWritesWhileDownIfConfigured(t *testing.T) {
 	f := newFleet(t, 2)
 	t.Parallel()
@@ -103,18 +121,7 @@ func TestWebhooks_RefuseWritesWhileDownIfConfigured(t *testing.T) {
 	}
 
 	p := manager(t, f.ns, append(flags, noResync)...)
-	eventually(t, "admission", func() string {
-		if err := f.probe(); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-	from := setMark(t, f.ns)
-	f.create(enabled)
-	f.eventuallyHasProxy()
-	if writes := from.since(request.isOfSpec); len(writes) > 0 {
-		t.Errorf("%d objects were admitted without the proxy, the first by %+v", len(writes), writes[0])
-	}
+	f.createAdmitted()
 	p.stop()
 	f.staysQuiet(flags...)
 	// Removal works, whichever component is down.
