@@ -246,6 +246,34 @@ func TestContributing_NamesFilesThatExist(t *testing.T) {
 	}
 }
 
+// TestTestingPage_NamesTestsThatExist: the page says which test holds a bug.
+func TestTestingPage_NamesTestsThatExist(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code strings.Builder
+	files := os.DirFS("..")
+	for _, folder := range []string{"internal", "test"} {
+		if err := fs.WalkDir(files, folder, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := fs.ReadFile(files, path)
+			code.Write(text)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(string(page), -1) {
+		if !strings.Contains(code.String(), "\nfunc "+name) {
+			t.Errorf("docs/testing.md names %s, which does not exist", name)
+		}
+	}
+}
+
 // source is a Go file without tests.
 type source struct {
 	text   string
