@@ -79,8 +79,8 @@ func (p *process) diagnose(scheme, method, path, token, body string) (int, strin
 	return answer.StatusCode, string(text)
 }
 
-// asks fails if requests to the diagnostics with tokens are not answered with the status of each, or if the metrics lack a
-// part.
+// asks sends requests to the diagnostics. It fails if one gets another status, or if the metrics lack a part. reader is the
+// token of an account that may read metrics.
 func (p *process) asks(reader, part string, tests ...diagnosis) {
 	p.t.Helper()
 	for _, test := range append(tests, diagnosis{"GET", "/metrics", "", 401},
@@ -95,14 +95,14 @@ func (p *process) asks(reader, part string, tests ...diagnosis) {
 	}
 }
 
-// diagnosis is a request and the status of its answer.
+// diagnosis is a request with a token, and the status that it gets.
 type diagnosis struct {
 	method, path, token string
 	status              int
 }
 
-// TestDiagnostics_AreForWhomRBACAllowsThem asks with tokens of real ServiceAccounts. The manager's own rights are those
-// of config/rbac.
+// TestDiagnostics_AreForWhomRBACAllowsThem asks a manager and hooks with tokens of real ServiceAccounts. Their own rights are
+// those of config/rbac and config/extension.
 func TestDiagnostics_AreForWhomRBACAllowsThem(t *testing.T) {
 	ns := namespace(t)
 	t.Parallel()
@@ -127,7 +127,6 @@ func TestDiagnostics_AreForWhomRBACAllowsThem(t *testing.T) {
 		t.Errorf("the first line is %s", first)
 	}
 
-	// The hooks have the rights of config/extension.
 	objects, err := mgmt.Kustomize("../../config/extension/resources")
 	if err != nil {
 		t.Fatal(err)

@@ -24,23 +24,19 @@ func (f *fleet) list(into client.ObjectList) {
 	}
 }
 
-// eventuallyHolds waits until every bootstrap object has the script, its first command and the record so many times, 0 or 1,
-// and what the user wrote once. test/templates and test/model compare content and order.
+// eventuallyHolds waits until every bootstrap object has what the user wrote once, and each entry of the product so many
+// times, 0 or 1. test/templates and test/model compare content and order.
 func (f *fleet) eventuallyHolds(times int) {
 	f.t.Helper()
 	eventually(f.t, "bootstrap objects", func() string {
-		var controlPlanes controlplanev1.KubeadmControlPlaneList
-		f.list(&controlPlanes)
-		for i := range controlPlanes.Items {
-			counts := map[string]int{`"path":"` + ownPath: 1, `"echo '100%`: 1, `"echo done"`: 1}
-			if problem := holds(&controlPlanes.Items[i], times, counts); problem != "" {
+		for _, name := range f.names {
+			controlPlane := &controlplanev1.KubeadmControlPlane{ObjectMeta: f.meta(name)}
+			own := []string{`"path":"` + ownPath, `"echo '100%`, `"echo done"`}
+			if problem := f.holds(controlPlane, times, own...); problem != "" {
 				return problem
 			}
-		}
-		var templates bootstrapv1.KubeadmConfigTemplateList
-		f.list(&templates)
-		for i := range templates.Items {
-			if problem := holds(&templates.Items[i], times, map[string]int{}); problem != "" {
+			template := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: f.meta(name + "-md")}
+			if problem := f.holds(template, times); problem != "" {
 				return problem
 			}
 		}
@@ -48,20 +44,27 @@ func (f *fleet) eventuallyHolds(times int) {
 	})
 }
 
-// holds returns what an object has more or less often than counts say, and what is the product's more or less often than so
-// many times.
-func holds(object client.Object, times int, counts map[string]int) string {
+// holds reads an object. It returns the first part that the object has too often or too rarely: own parts once, those of the
+// product so many times.
+func (f *fleet) holds(object client.Object, times int, own ...string) string {
+	if err := shared.Client.Get(f.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		return err.Error()
+	}
 	object.SetManagedFields(nil)
 	text, err := json.Marshal(object)
 	if err != nil {
 		return err.Error()
 	}
-	if times == 0 {
-		counts[contract.Name] = 0
+	counts := map[string]int{
+		`"path":"` + contract.PathSetup: times, contract.PathSetup + " own-addresses": times,
+		`"` + contract.AnnotationOutputVersion + `":`: times,
 	}
-	counts[`"path":"`+contract.PathSetup] = times
-	counts[contract.PathSetup+" own-addresses"] = times
-	counts[`"`+contract.AnnotationOutputVersion+`":`] = times
+	if times == 0 {
+		counts = map[string]int{contract.Name: 0}
+	}
+	for _, part := range own {
+		counts[part] = 1
+	}
 	for part, want := range counts {
 		if got := bytes.Count(text, []byte(part)); got != want {
 			return fmt.Sprintf("%T %s has %s %d times, want %d", object, object.GetName(), part, got, want)
@@ -70,9 +73,9 @@ func holds(object client.Object, times int, counts map[string]int) string {
 	return ""
 }
 
-// eventuallyHasProxy waits until every object has the proxy once, beside all that the user wrote, and every Cluster has used
-// the proxy Secret of now, and says so. A pass records the Secret's version after its condition: the next manager writes
-// that if this one is stopped before.
+// eventuallyHasProxy waits until every object has the proxy once beside the user's entries, and every Cluster reports and
+// records that it has used the current proxy Secret. A pass writes the record after its condition: if the manager stops
+// between them, the next one writes it.
 func (f *fleet) eventuallyHasProxy() {
 	f.t.Helper()
 	f.eventuallyHolds(1)

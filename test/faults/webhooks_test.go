@@ -66,8 +66,8 @@ func (f *fleet) probe() error {
 	return shared.Client.Create(f.t.Context(), template, client.DryRunAll)
 }
 
-// createAdmitted creates the Clusters when webhooks answer that refuse what they do not see, and fails if an object is written
-// again afterwards.
+// createAdmitted creates the Clusters as soon as webhooks of failure policy Fail answer, and fails if a manager writes a
+// bootstrap object afterwards.
 func (f *fleet) createAdmitted() {
 	f.t.Helper()
 	eventually(f.t, "admission", func() string {

@@ -110,7 +110,8 @@ type Product struct {
 	Binary, Kubeconfig string
 }
 
-// NewProduct builds the program into a folder and installs the manifests in a management cluster.
+// NewProduct builds the program into a folder, installs config/default in a management cluster, and writes the
+// kubeconfig into the folder.
 func NewProduct(ctx context.Context, cluster *mgmt.Cluster, dir string) (p Product, err error) {
 	p = Product{Cluster: cluster, Kubeconfig: filepath.Join(dir, "kubeconfig")}
 	if p.Binary, err = mgmt.Build(ctx, "../..", dir); err != nil {

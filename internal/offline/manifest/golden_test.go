@@ -28,10 +28,10 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := patch(t, string(data))
-			golden.Equal(t, filepath.Join(filepath.Dir(in), "want.yaml"), want)
+			got := patch(t, string(data))
+			golden.Equal(t, filepath.Join(filepath.Dir(in), "want.yaml"), got)
 			crlf := func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
-			if d := cmp.Diff(crlf(want), patch(t, crlf(string(data)))); d != "" {
+			if d := cmp.Diff(crlf(got), patch(t, crlf(string(data)))); d != "" {
 				t.Errorf("with Windows line breaks: %s", d)
 			}
 		})

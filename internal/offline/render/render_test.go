@@ -35,8 +35,8 @@ func read(t *testing.T, path string) []byte {
 	return data
 }
 
-// isGolden renders the input of a folder, compares with its golden files, and renders the output again, which must not change
-// it. It returns the options of that, and the output.
+// isGolden renders the input of a folder and compares the result with golden files. Its output, rendered again, must be the
+// same. It returns that output, and options with it as their input.
 func isGolden(t *testing.T, dir string) (options render.Options, output []byte) {
 	t.Helper()
 	options = input(t, dir)
