@@ -25,7 +25,7 @@ ENVTEST_PACKAGES = $$(go list ./test/delivery ./test/hostile ./test/install ./te
 
 # make lint has what go vet finds, and nobody debugs these programs.
 TEST_FLAGS := -vet=off -ldflags=-s
-# The race detector needs a C compiler. Where Go's own linker can link it, that takes half as long.
+# The race detector needs a C compiler. Go's own linker links it in half the time, on platforms where it can.
 GO_ENV := $(shell go env CGO_ENABLED GOOS GOARCH)
 RACE := $(if $(findstring 1 linux amd64,$(GO_ENV)),-race '-ldflags=-s -linkmode=internal',$(if $(filter 1,$(GO_ENV)),-race))
 FUZZ_TIME ?= 30s
