@@ -45,12 +45,7 @@ func (c *checker) label(ctx context.Context) Result {
 		return unread(err)
 	}
 	view := intent.ClusterOf(cluster)
-	var err error
-	if view.Topology {
-		_, err = intent.TopologyOf(cluster)
-	} else {
-		_, err = intent.ParseOptions(view.Annotations)
-	}
+	_, err := intent.TopologyOf(cluster)
 	if err = cmp.Or(view.Unclear, err); err != nil {
 		result := failed("%v", err)
 		if codes := finding.Of(err); len(codes) > 0 && codes[0].Code != "" {

@@ -57,12 +57,8 @@ func (o explainOptions) fromAPI(ctx context.Context, streams Streams) (target, e
 		return target{}, err
 	}
 	t.cluster.Facts = told.Facts
-	if t.cluster.Topology {
-		t.settings, t.invalid = intent.TopologyOf(cluster)
-		t.cluster = t.settings.ApplyTo(t.cluster)
-	} else {
-		t.settings.Options, t.invalid = intent.ParseOptions(t.cluster.Annotations)
-	}
+	t.settings, t.invalid = intent.TopologyOf(cluster)
+	t.cluster = t.settings.ApplyTo(t.cluster)
 	if o.pool != "" {
 		var found bool
 		if t.override, found = topologyPool(t.settings, o.pool); !found {

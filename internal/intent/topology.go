@@ -41,7 +41,7 @@ type PoolSource struct {
 	Variable []byte
 }
 
-// Topology has the settings in the topology of a Cluster.
+// Topology has the settings of a Cluster. One without a topology names no pool in it.
 type Topology struct {
 	// Options are the options of the Cluster, its variable included.
 	Options Options
@@ -65,7 +65,8 @@ func (t Topology) ApplyTo(cluster Cluster) Cluster {
 	return cluster
 }
 
-// TopologyOf reads the topology of a Cluster. It is ReadTopology of TopologySourceOf.
+// TopologyOf reads the settings of a Cluster: those of its annotations and, if it has one, of its topology. It is
+// ReadTopology of TopologySourceOf.
 func TopologyOf(cluster *kinds.Cluster) (Topology, error) {
 	return ReadTopology(TopologySourceOf(cluster))
 }

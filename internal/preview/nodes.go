@@ -74,7 +74,7 @@ func ofMachines(ctx context.Context, w *world.Reader, api client.Reader, cluster
 			// A Machine whose static Pods lack the variables stays behind when its node has the files.
 			stays := machine.Lag == status.OldEntries && patch.FilesDigest(*from.Recipe) == ""
 			if stays && !update.At.IsZero() && !begins {
-				if !result.writesSecret(from.Secret) {
+				if machine.Updated {
 					continue
 				}
 				spec.Files = from.Recipe.Files

@@ -158,9 +158,9 @@ func hintOf(cluster *kinds.Cluster) string {
 
 // inPlaceTargets returns the targets of a Cluster that asks for updates in place, and nil for another.
 func inPlaceTargets(cluster *kinds.Cluster) (targets []contract.Target) {
-	options, err := intent.ParseOptions(cluster.Annotations)
-	if err == nil && options.Rollout == contract.RolloutInPlace && intent.IsEnabled(cluster.Labels) {
-		targets = options.Targets
+	asks, err := intent.TopologyOf(cluster)
+	if err == nil && asks.Options.Rollout == contract.RolloutInPlace && intent.IsEnabled(cluster.Labels) {
+		targets = asks.Options.Targets
 	}
 	return targets
 }

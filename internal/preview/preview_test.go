@@ -245,3 +245,25 @@ func TestChangesSpec_ReadsPatches(t *testing.T) {
 		}
 	}
 }
+
+func TestInPlaceTargets_AreThoseOfAnnotationsOrOfTheVariable(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]contract.Target{
+		`{"metadata": {}}`: contract.Targets(),
+		`{"metadata": {"annotations": {"capi-proxy-patcher.io/targets": "containerd"}}}`:                           {contract.TargetContainerd},
+		`{"spec": {"topology": {"variables": [{"name": "capiProxyPatcher", "value": {"targets": ["kubelet"]}}]}}}`: {contract.TargetKubelet},
+	} {
+		cluster := &kinds.Cluster{}
+		if err := json.Unmarshal([]byte(text), cluster); err != nil {
+			t.Fatal(err)
+		}
+		cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
+		if got := inPlaceTargets(cluster); got != nil {
+			t.Errorf("%s: %v without rollout InPlace", text, got)
+		}
+		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, contract.AnnotationRollout, contract.RolloutInPlace)
+		if diff := cmp.Diff(want, inPlaceTargets(cluster)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+}

@@ -49,7 +49,7 @@ func (s *server) running() client.Client {
 		}
 		config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Labels: labels, CreationTimestamp: metav1.Unix(1, 0)}}
 		if name == "one-md-a" {
-			config.Annotations = map[string]string{contract.AnnotationUpdatedAt: "1970-01-13T00:00:00Z"} // without updated-files: its node has files of static-pods
+			config.Annotations = map[string]string{contract.AnnotationUpdatedAt: "1970-01-12T00:00:00Z"} // without updated-files: its node has files of static-pods
 		}
 		config.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: "1", Controller: new(true),
@@ -203,6 +203,12 @@ func TestRun_SaysWhatAChangeDoes(t *testing.T) {
 				"in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 3 added, 0 replaced, [containerd]\n" +
 				"in place MachineDeployment one-md [one-md-a] [node-of-one-md-a]: 0 added, 2 replaced, [containerd]\n" +
 				"in place MachinePool one-mp [] [node-p node-q]: 0 added, 2 replaced, [containerd]\n" + noNode + contract.ReasonWaitingForRollout,
+		},
+		"nothing, while nodes get another proxy": {
+			[]string{at + label + static, secret, none},
+			"in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 3 added, 0 replaced, [containerd]\n" +
+				"in place MachineDeployment one-md [one-md-a] [node-of-one-md-a]: 0 added, 2 replaced, [containerd]\n" + noNode +
+				contract.ReasonWaitingForRollout,
 		},
 		"the same targets, after that": {
 			[]string{at + label + static, at + label + strings.Replace(static, "containerd,static-pods", "static-pods, containerd", 1)},

@@ -107,11 +107,8 @@ func Rows(clusters []kinds.Cluster, generated []metav1.PartialObjectMetadata) []
 // are not known.
 func RowOf(cluster *kinds.Cluster, generated map[string]string) Row {
 	row := Row{Namespace: cluster.Namespace, Name: cluster.Name}
-	view := intent.ClusterOf(cluster)
-	if view.Topology {
-		asks, _ := intent.TopologyOf(cluster) // what cannot be read is in the condition
-		view = asks.ApplyTo(view)
-	}
+	asks, _ := intent.TopologyOf(cluster) // what cannot be read is in the condition
+	view := asks.ApplyTo(intent.ClusterOf(cluster))
 	row.Secret = generated[contract.AnnotationSource]
 	if named := view.Annotations[contract.AnnotationSecret]; row.Secret == "" && named != "" {
 		row.Secret = cluster.Namespace + "/" + named

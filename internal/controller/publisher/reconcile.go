@@ -180,9 +180,6 @@ func (p *pass) kept() publish.Result {
 
 // options are the choices of the Cluster. The error is for the user.
 func (p *pass) options() (intent.Options, error) {
-	if !p.view.Topology {
-		return intent.ParseOptions(p.view.Annotations)
-	}
 	asks, err := intent.TopologyOf(p.cluster)
 	p.view = asks.ApplyTo(p.view)
 	return asks.Options, err

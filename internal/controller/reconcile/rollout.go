@@ -145,7 +145,8 @@ func lagging(memory *world.Memory, configs []*kinds.KubeadmConfig, o Reconciled,
 	group := behind{Group: status.Group{Kind: kind, Name: name}}
 	for _, config := range configs {
 		at := memory.FirstMade(config.UID, madeAt(config))
-		lag := plan.LagOf(config.Bootstrap().View(), *o.Recipe, at, plan.UpdateOf(config.Annotations), changed)
+		update := plan.UpdateOf(config.Annotations)
+		lag := plan.LagOf(config.Bootstrap().View(), *o.Recipe, at, update, changed)
 		// Cluster API writes the new spec before an extension has changed the Machine.
 		_, updating := config.Annotations[clusterv1.UpdateInProgressAnnotation]
 		if updating && lag == status.Current {
@@ -155,7 +156,8 @@ func lagging(memory *world.Memory, configs []*kinds.KubeadmConfig, o Reconciled,
 			continue
 		}
 		group.Machines = append(group.Machines, status.Machine{
-			Name: metav1.GetControllerOf(config).Name, Lag: lag, Created: config.CreationTimestamp.Time, Made: at,
+			Name: metav1.GetControllerOf(config).Name, Lag: lag, Updated: !update.At.IsZero() && !update.At.Before(changed),
+			Created: config.CreationTimestamp.Time, Made: at,
 		})
 		byItself := updating || lag == status.OldEntries && (kind == plan.KindControlPlane || o.IsTopologyOwned())
 		if created := config.CreationTimestamp.Time; !byItself && created.After(group.replaceable) {
