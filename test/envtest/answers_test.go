@@ -102,7 +102,7 @@ func TestTemplate_WithoutASpecIsPatchedAndEmptiedAgain(t *testing.T) {
 		}
 	})
 	c.eventuallyReports(contract.ReasonConfigured)
-	c.wantPatched(t, everyObject...)
+	c.eventuallyPatched(everyObject...)
 	c.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = nil })
 	c.eventuallyReports(noCondition)
 	c.wantPatched(t, noObject...)

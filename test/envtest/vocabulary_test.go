@@ -297,6 +297,13 @@ func (c classic) wantPatched(t *testing.T, want ...string) {
 	}
 }
 
+// eventuallyPatched waits until the proxy is in these bootstrap objects and in no other. A Cluster that is created before
+// them, without webhooks, can be configured before the controller has seen all.
+func (c classic) eventuallyPatched(want ...string) {
+	c.t.Helper()
+	eventually(c.t, "the proxy", func() string { return c.patchedOtherThan(want...) })
+}
+
 // generations are those of the bootstrap objects.
 func (c classic) generations() map[string]int64 {
 	c.t.Helper()
