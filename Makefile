@@ -12,7 +12,7 @@ LDFLAGS := -s -w -X $(MODULE)/internal/contract.release=$(VERSION)
 
 TOOL := go tool -modfile='$(CURDIR)/go.tools.mod'
 # The tests that compare tables of docs/ with the program.
-TABLES = go test -count=1 -p 1 -run '^TestTables_' $$(grep -rl --include='*_test.go' 'tables.Table{' internal | xargs -n 1 dirname | sort -u | sed 's|^|./|')
+TABLES = go test $(TEST_FLAGS) -count=1 -p 1 -run '^TestTables_' $$(grep -rl --include='*_test.go' 'tables.Table{' internal | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 GENERATE := $(TOOL) controller-gen rbac:roleName=manager-role webhook paths=./internal/controller/... paths=./internal/webhook/...
 
 # Tests that need a cluster, a node or time of their own are below test/, all others are unit tests.
@@ -201,19 +201,19 @@ test-unit: ## Run the tests that need nothing but this machine, seeds of fuzz ta
 	@mkdir -p out/tests; $(FETCH_MODULES); echo "== unit tests"
 	@status=0; $(WITHOUT_PROXY) $(GOTESTSUM) -- $(TEST_FLAGS) -shuffle=on $$(grep -E '$(SEQUENTIAL)' <<<"$(UNIT_PACKAGES)") || status=1; \
 	$(WITHOUT_PROXY) $(GOTESTSUM) -- $(TEST_FLAGS) $(RACE) -shuffle=on $$(grep -vE '$(SEQUENTIAL)' <<<"$(UNIT_PACKAGES)") || status=1; \
-	(cd test/engines && $(WITHOUT_PROXY) $(GOTESTSUM) -- -count=1 -shuffle=on $$(go list ./... | grep -v /charts)) || status=1; exit $$status
+	(cd test/engines && $(WITHOUT_PROXY) $(GOTESTSUM) -- $(TEST_FLAGS) -count=1 -shuffle=on $$(go list ./... | grep -v /charts)) || status=1; exit $$status
 
 .PHONY: test-envtest
 test-envtest: ## Run the tests that need an API server.
 	@mkdir -p out/tests; $(FETCH_MODULES); echo "== tests with an API server"
 	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" clusterctl kube-controller-manager || true; status=0; \
 	$(WITHOUT_PROXY) $(LESS_GC) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages="$(ENVTEST_PACKAGES)" -- $(TEST_FLAGS) -shuffle=on -p 2 -parallel 8 -timeout 25m || status=1; \
-	(cd test/engines && $(WITHOUT_PROXY) $(LESS_GC) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages=./charts -- -count=1) || status=1; \
+	(cd test/engines && $(WITHOUT_PROXY) $(LESS_GC) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages=./charts -- $(TEST_FLAGS) -count=1) || status=1; \
 	exit $$status
 
 .PHONY: test-kyverno
 test-kyverno: ## Run the policy for Pods in Kyverno's own engine. The first build takes minutes.
-	@assets=$$(hack/kube-assets.sh); $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -C test/engines -tags kyverno -count=1 ./kyverno
+	@assets=$$(hack/kube-assets.sh); $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -C test/engines $(TEST_FLAGS) -tags kyverno -count=1 ./kyverno
 
 MODEL_STEPS ?= 10000000
 MODEL_SEED ?= 1
@@ -227,7 +227,7 @@ test-node: ## Boot real nodes, with kubeadm too, behind real proxies. Needs root
 	@mkdir -p out/tests; rm -f out/node-report.txt; $(FETCH_MODULES); echo "== tests on booted nodes"
 	@for script in rootfs ignition squid kube; do hack/node-$$script.sh >/dev/null || true; done
 	@status=0; $(WITHOUT_PROXY) $(LESS_GC) CAPI_PROXY_PATCHER_NODE_REPORT="$(CURDIR)/out/node-report.txt" \
-	$(GOTESTSUM) $(ONCE_MORE) --packages=./test/node/... -- -tags node -count=1 -p 1 -timeout 75m || status=$$?; \
+	$(GOTESTSUM) $(ONCE_MORE) --packages=./test/node/... -- $(TEST_FLAGS) -tags node -count=1 -p 1 -timeout 75m || status=$$?; \
 	[[ ! -e out/node-report.txt ]] || cat out/node-report.txt; exit $$status
 
 # What make test-e2e runs: all scenarios.
@@ -253,7 +253,7 @@ test-e2e: ## Run the product on a real management cluster of Cluster API. Needs 
 	for minor in '$(CAPI)' $(CAPI_PREVIOUS); do CAPI="$$minor" hack/kube/build.sh "$$assets" $(CAPI_PROGRAMS); done; \
 	status=0; $(WITHOUT_PROXY) $(LESS_GC) KUBEBUILDER_ASSETS="$$assets" \
 	CAPI_PROXY_PATCHER_E2E_CLUSTER_API='$(CAPI)' CAPI_PROXY_PATCHER_E2E_CLUSTER_API_PREVIOUS='$(CAPI_PREVIOUS)' \
-	$(GOTESTSUM) $(ONCE_MORE) --packages=$(E2E_TESTS) -- -tags e2e -count=1 -timeout $(E2E_TIMEOUT) $(if $(E2E_RUN),-run '$(E2E_RUN)') $(E2E_FLAGS) || status=$$?; \
+	$(GOTESTSUM) $(ONCE_MORE) --packages=$(E2E_TESTS) -- $(TEST_FLAGS) -tags e2e -count=1 -timeout $(E2E_TIMEOUT) $(if $(E2E_RUN),-run '$(E2E_RUN)') $(E2E_FLAGS) || status=$$?; \
 	[[ ! -e out/e2e/figures.txt ]] || cat out/e2e/figures.txt; exit $$status
 
 # They touch most of what Cluster API serves: admission, a rollout, hooks, and entries that are taken back.
