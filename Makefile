@@ -10,6 +10,11 @@ MODULE := github.com/capi-proxy-patcher/capi-proxy-patcher
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X $(MODULE)/internal/contract.release=$(VERSION)
 
+# Programs, tools and tests are compiled alike, so that an empty build cache is filled once. The race detector needs C.
+GO_ENV := $(shell env -u CGO_ENABLED go env CGO_ENABLED GOOS GOARCH)
+export CGO_ENABLED := 0
+export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
+
 TOOL := go tool -modfile='$(CURDIR)/go.tools.mod'
 # The tests that compare tables of docs/ with the program.
 TABLES = go test $(TEST_FLAGS) -count=1 -p 1 -run '^TestTables_' $$(grep -rl --include='*_test.go' 'tables.Table{' internal | xargs -n 1 dirname | sort -u | sed 's|^|./|')
@@ -26,7 +31,6 @@ ENVTEST_PACKAGES = $$(go list ./test/delivery ./test/hostile ./test/install ./te
 # make lint has what go vet finds, and nobody debugs these programs.
 TEST_FLAGS := -vet=off -ldflags=-s
 # The race detector needs a C compiler. Go's own linker links it in half the time, on platforms where it can.
-GO_ENV := $(shell go env CGO_ENABLED GOOS GOARCH)
 RACE := $(if $(findstring 1 linux amd64,$(GO_ENV)),-race '-ldflags=-s -linkmode=internal',$(if $(filter 1,$(GO_ENV)),-race))
 FUZZ_TIME ?= 30s
 
@@ -56,7 +60,7 @@ all: generate test build ## Generate, lint, test and build.
 
 .PHONY: build
 build: ## Build bin/capi-proxy-patcher, a static binary.
-	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS) -X $(MODULE)/internal/contract.commit=$(REVISION)" -o bin/capi-proxy-patcher ./cmd/capi-proxy-patcher
+	go build -ldflags "$(LDFLAGS) -X $(MODULE)/internal/contract.commit=$(REVISION)" -o bin/capi-proxy-patcher ./cmd/capi-proxy-patcher
 
 # What image and release say of themselves; nothing else of this machine or day is in them. PUSH=1 needs an IMAGE with a
 # registry and a tag.
@@ -200,7 +204,7 @@ test: ## Lint and run all tests; the last line is their sum.
 test-unit: ## Run the tests that need nothing but this machine, seeds of fuzz targets included.
 	@mkdir -p out/tests; $(FETCH_MODULES); echo "== unit tests"
 	@status=0; $(WITHOUT_PROXY) $(GOTESTSUM) -- $(TEST_FLAGS) -shuffle=on $$(grep -E '$(SEQUENTIAL)' <<<"$(UNIT_PACKAGES)") || status=1; \
-	$(WITHOUT_PROXY) $(GOTESTSUM) -- $(TEST_FLAGS) $(RACE) -shuffle=on $$(grep -vE '$(SEQUENTIAL)' <<<"$(UNIT_PACKAGES)") || status=1; \
+	$(WITHOUT_PROXY) $(if $(RACE),CGO_ENABLED=1) $(GOTESTSUM) -- $(TEST_FLAGS) $(RACE) -shuffle=on $$(grep -vE '$(SEQUENTIAL)' <<<"$(UNIT_PACKAGES)") || status=1; \
 	(cd test/engines && $(WITHOUT_PROXY) $(GOTESTSUM) -- $(TEST_FLAGS) -count=1 -shuffle=on $$(go list ./... | grep -v /charts)) || status=1; exit $$status
 
 .PHONY: test-envtest
