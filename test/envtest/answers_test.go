@@ -101,8 +101,7 @@ func TestTemplate_WithoutASpecIsPatchedAndEmptiedAgain(t *testing.T) {
 			template.Spec = bootstrapv1.KubeadmConfigTemplateSpec{}
 		}
 	})
-	c.eventuallyReports(contract.ReasonConfigured)
-	c.eventuallyPatched(everyObject...)
+	c.eventuallyConfigured()
 	c.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = nil })
 	c.eventuallyReports(noCondition)
 	c.wantPatched(t, noObject...)

@@ -106,7 +106,7 @@ func TestSecret_MayAppearLater(t *testing.T) {
 			})
 			c.eventuallyReports(contract.ReasonSettingsNotFound, "Secret "+ns+
 				"/late does not exist; create it or change annotation capi-proxy-patcher.io/secret")
-			c.eventuallyPatched(everyObject...)
+			c.eventuallyPatched()
 			if c.generated() != nil {
 				t.Error("there is a generated Secret; bootstrap is to wait for it")
 			}

@@ -41,7 +41,7 @@ func TestUnknownLabelValue_IsReported(t *testing.T) {
 	const unknown = `label capi-proxy-patcher.io/enabled: unknown value "True", which changes nothing; use "true" or "false"`
 	c := oneCluster(t)
 	ns := c.ns
-	c.eventuallyReports(contract.ReasonConfigured)
+	c.eventuallyConfigured()
 	before, generated := c.snapshot(), c.generated()
 	c.relabel("True")
 	c.eventuallyReports(contract.ReasonInvalidSettings, unknown)

@@ -56,7 +56,7 @@ func TestGeneratedSecret_RepairLeavesNoMachineBehind(t *testing.T) {
 		}
 	})
 	ns := c.ns
-	c.eventuallyReports(contract.ReasonConfigured)
+	c.eventuallyConfigured()
 	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
 	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
 	time.Sleep(pause)
@@ -83,8 +83,8 @@ func TestTemplate_FollowsItsPoolToAnotherCluster(t *testing.T) {
 	proxySecret(t, ns, "two-http-proxy", map[string]string{"httpProxy": "http://two.example.com:3128"})
 	one := newCluster(t, ns, "one")
 	two := newCluster(t, ns, "two")
-	one.eventuallyReports(contract.ReasonConfigured)
-	two.eventuallyReports(contract.ReasonConfigured)
+	one.eventuallyConfigured()
+	two.eventuallyConfigured()
 	user := func() string { return one.template().Spec.Template.Spec.Files[0].ContentFrom.Secret.Name }
 	if user() != "one-proxy-files" {
 		t.Fatalf("the template refers to %s", user())
@@ -148,7 +148,7 @@ func TestTemplate_PatchedBeforeTheFirstPassIsGivenBack(t *testing.T) {
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	one := newCluster(t, ns, "one")
 	two := newCluster(t, ns, "two", func(o client.Object) { delete(o.GetLabels(), contract.LabelEnabled) })
-	one.eventuallyReports(contract.ReasonConfigured)
+	one.eventuallyConfigured()
 	moved := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: two.meta("moved"), Spec: one.template().Spec}
 	moved.Annotations = map[string]string{contract.AnnotationOutputVersion: "1"}
 	for i := range moved.Spec.Template.Spec.Files {

@@ -115,7 +115,7 @@ func TestChangedPassword_OpensTheGateOnlyWhenNoNodeHasTheOldOne(t *testing.T) {
 	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL, "username": "u", "password": "old"})
 	change(t, secret, func(s *corev1.Secret) { s.Labels = nil })
 	c := newCluster(t, ns, "one")
-	c.eventuallyReports(contract.ReasonConfigured, "it has no label capi-proxy-patcher.io/proxy")
+	c.eventuallyConfigured("it has no label capi-proxy-patcher.io/proxy")
 	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
 	opens := func(why string) {
 		t.Helper()

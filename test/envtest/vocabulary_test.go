@@ -297,11 +297,18 @@ func (c classic) wantPatched(t *testing.T, want ...string) {
 	}
 }
 
-// eventuallyPatched waits until the proxy is in these bootstrap objects and in no other. A Cluster that is created before
-// them, without webhooks, can be configured before the controller has seen all.
-func (c classic) eventuallyPatched(want ...string) {
+// eventuallyPatched waits until the proxy is in every bootstrap object.
+func (c classic) eventuallyPatched() {
 	c.t.Helper()
-	eventually(c.t, "the proxy", func() string { return c.patchedOtherThan(want...) })
+	eventually(c.t, "the proxy", func() string { return c.patchedOtherThan(everyObject...) })
+}
+
+// eventuallyConfigured waits until the Cluster is configured, and every object patched. Without webhooks a Cluster is
+// configured, too, while the controller has not seen its pools yet.
+func (c classic) eventuallyConfigured(parts ...string) {
+	c.t.Helper()
+	c.eventuallyReports(contract.ReasonConfigured, parts...)
+	c.eventuallyPatched()
 }
 
 // generations are those of the bootstrap objects.
