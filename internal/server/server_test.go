@@ -48,7 +48,10 @@ func serveFor(t *testing.T, client, limit time.Duration, keepAlive bool, handler
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := &tls.Config{Certificates: []tls.Certificate{servingcert.Write(t, t.TempDir())}, MinVersion: tls.VersionTLS12}
+	config := &tls.Config{
+		Certificates: []tls.Certificate{servingcert.Write(t, t.TempDir())}, MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"},
+	}
 	server := New(Options{
 		Listener: listener, TLS: config, Connections: connections, MaxBody: maxBody, KeepAlive: keepAlive, Time: limit,
 	})
@@ -185,6 +188,15 @@ func TestServer_SendsHeaderAndStatusOfAHandler(t *testing.T) {
 	text, err := io.ReadAll(c)
 	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 201 Created\r\n") || !strings.Contains(string(text), "\r\nLocation: /y\r\n") {
 		t.Errorf("%q %v", text, err)
+	}
+}
+
+func TestServer_SpeaksNoHTTP2(t *testing.T) {
+	t.Parallel()
+	s := serve(t, time.Minute, http.NotFound)
+	s.config.NextProtos = []string{"h2", "http/1.1"}
+	if got := s.open("").(*tls.Conn).ConnectionState().NegotiatedProtocol; got != "http/1.1" {
+		t.Errorf("%q is spoken", got)
 	}
 }
 
