@@ -17,6 +17,9 @@ type Update struct {
 	Files string
 }
 
+// Has reports whether the node got content that last changed at a time, which is zero if it never did.
+func (u Update) Has(changed time.Time) bool { return !u.At.IsZero() && !u.At.Before(changed) }
+
 // UpdateOf is the update that annotations of a KubeadmConfig record. What is not ours is none.
 func UpdateOf(annotations map[string]string) Update {
 	update := Update{Files: annotations[contract.AnnotationUpdatedFiles]}

@@ -61,6 +61,26 @@ func TestLagOf(t *testing.T) {
 	}
 }
 
+func TestUpdate_HasContentThatIsNotNewer(t *testing.T) {
+	t.Parallel()
+	at := func(n int64) time.Time { return time.Unix(n, 0) }
+	for name, test := range map[string]struct {
+		updated, changed time.Time
+		want             bool
+	}{
+		"no update":              {time.Time{}, time.Time{}, false},
+		"no update, a change":    {time.Time{}, at(1), false},
+		"an update, no change":   {at(1), time.Time{}, true},
+		"before the last change": {at(1), at(2), false},
+		"with the last change":   {at(2), at(2), true},
+		"with a later change":    {at(3), at(2), true},
+	} {
+		if got := (plan.Update{At: test.updated}).Has(test.changed); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
 func TestReplaces(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

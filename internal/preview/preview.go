@@ -158,9 +158,9 @@ func hintOf(cluster *kinds.Cluster) string {
 
 // inPlaceTargets returns the targets of a Cluster that asks for updates in place, and nil for another.
 func inPlaceTargets(cluster *kinds.Cluster) (targets []contract.Target) {
-	asks, err := intent.TopologyOf(cluster)
-	if err == nil && asks.Options.Rollout == contract.RolloutInPlace && intent.IsEnabled(cluster.Labels) {
-		targets = asks.Options.Targets
+	settings, err := intent.TopologyOf(cluster)
+	if err == nil && settings.Options.Rollout == contract.RolloutInPlace && intent.IsEnabled(cluster.Labels) {
+		targets = settings.Options.Targets
 	}
 	return targets
 }

@@ -156,7 +156,7 @@ func lagging(memory *world.Memory, configs []*kinds.KubeadmConfig, o Reconciled,
 			continue
 		}
 		group.Machines = append(group.Machines, status.Machine{
-			Name: metav1.GetControllerOf(config).Name, Lag: lag, Updated: !update.At.IsZero() && !update.At.Before(changed),
+			Name: metav1.GetControllerOf(config).Name, Lag: lag, Updated: update.Has(changed),
 			Created: config.CreationTimestamp.Time, Made: at,
 		})
 		byItself := updating || lag == status.OldEntries && (kind == plan.KindControlPlane || o.IsTopologyOwned())
