@@ -10,7 +10,7 @@ MODULE := github.com/capi-proxy-patcher/capi-proxy-patcher
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X $(MODULE)/internal/contract.release=$(VERSION)
 
-# Programs, tools and tests are compiled alike, so that an empty build cache is filled once. The race detector needs C.
+# Programs, tools and tests are compiled alike, so that an empty build cache is filled once.
 GO_ENV := $(shell env -u CGO_ENABLED go env CGO_ENABLED GOOS GOARCH)
 export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
@@ -223,8 +223,8 @@ MODEL_STEPS ?= 10000000
 MODEL_SEED ?= 1
 .PHONY: test-model
 test-model: ## Run MODEL_STEPS random operations against the product and a model of it, from MODEL_SEED on.
-	$(WITHOUT_PROXY) go test -count=1 -timeout 24h -run '^TestModel_Of[^C]|^TestModel_OfController' ./internal/plan ./test/model -args -model.steps=$(MODEL_STEPS) -model.seed=$(MODEL_SEED)
-	$(WITHOUT_PROXY) go test -count=1 -timeout 24h -run '^TestModel_OfCrashes' ./test/model -args -model.steps=$$(($(MODEL_STEPS) / 1000)) -model.seed=$(MODEL_SEED)
+	$(WITHOUT_PROXY) go test $(TEST_FLAGS) -count=1 -timeout 24h -run '^TestModel_Of[^C]|^TestModel_OfController' ./internal/plan ./test/model -args -model.steps=$(MODEL_STEPS) -model.seed=$(MODEL_SEED)
+	$(WITHOUT_PROXY) go test $(TEST_FLAGS) -count=1 -timeout 24h -run '^TestModel_OfCrashes' ./test/model -args -model.steps=$$(($(MODEL_STEPS) / 1000)) -model.seed=$(MODEL_SEED)
 
 .PHONY: test-node
 test-node: ## Boot real nodes, with kubeadm too, behind real proxies. Needs root and Linux; says so where it cannot run.

@@ -303,8 +303,8 @@ func (c classic) eventuallyPatched() {
 	eventually(c.t, "the proxy", func() string { return c.patchedOtherThan(everyObject...) })
 }
 
-// eventuallyConfigured waits until the Cluster is configured, and every object patched. Without webhooks a Cluster is
-// configured, too, while the controller has not seen its pools yet.
+// eventuallyConfigured waits until the Cluster is configured, and every object patched. Without webhooks, a Cluster reports
+// Configured before the controller has seen its pools.
 func (c classic) eventuallyConfigured(parts ...string) {
 	c.t.Helper()
 	c.eventuallyReports(contract.ReasonConfigured, parts...)
