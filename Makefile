@@ -43,7 +43,7 @@ WITHOUT_PROXY := env -u MAKEFLAGS $(foreach name,HTTP_PROXY HTTPS_PROXY NO_PROXY
 FETCH_MODULES = $(TOOL) gotestsum --version >/dev/null; $(TOOL) ko version >/dev/null; for module in . $(MODULES); do go list -C $$module -e -deps -test ./... >/dev/null; done
 # The processor bounds API servers and what runs beside them, memory does not: they collect garbage less often.
 LESS_GC := GOGC=400
-# Each run leaves its results in a file of its own.
+# Each run leaves its results in a file of its own, and make test begins with none.
 RESULTS := $(CURDIR)/out/tests
 GOTESTSUM = $(TOOL) gotestsum --format=pkgname --format-icons=text --jsonfile-timing-events="$(RESULTS)/$$(date +%s%N)"
 # Tests with processes of others are run once more if at most two failed. The sum names each that needed it: it has a bug to find.
@@ -202,14 +202,14 @@ test: ## Lint and run all tests; the last line is their sum.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but this machine, seeds of fuzz targets included.
-	@mkdir -p out/tests; $(FETCH_MODULES); echo "== unit tests"
+	@mkdir -p '$(RESULTS)'; $(FETCH_MODULES); echo "== unit tests"
 	@status=0; $(WITHOUT_PROXY) $(GOTESTSUM) -- $(TEST_FLAGS) -shuffle=on $$(grep -E '$(SEQUENTIAL)' <<<"$(UNIT_PACKAGES)") || status=1; \
 	$(WITHOUT_PROXY) $(if $(RACE),CGO_ENABLED=1) $(GOTESTSUM) -- $(TEST_FLAGS) $(RACE) -shuffle=on $$(grep -vE '$(SEQUENTIAL)' <<<"$(UNIT_PACKAGES)") || status=1; \
 	(cd test/engines && $(WITHOUT_PROXY) $(GOTESTSUM) -- $(TEST_FLAGS) -count=1 -shuffle=on $$(go list ./... | grep -v /charts)) || status=1; exit $$status
 
 .PHONY: test-envtest
 test-envtest: ## Run the tests that need an API server.
-	@mkdir -p out/tests; $(FETCH_MODULES); echo "== tests with an API server"
+	@mkdir -p '$(RESULTS)'; $(FETCH_MODULES); echo "== tests with an API server"
 	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" clusterctl kube-controller-manager || true; status=0; \
 	$(WITHOUT_PROXY) $(LESS_GC) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages="$(ENVTEST_PACKAGES)" -- $(TEST_FLAGS) -shuffle=on -p 2 -parallel 8 -timeout 25m || status=1; \
 	(cd test/engines && $(WITHOUT_PROXY) $(LESS_GC) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages=./charts -- $(TEST_FLAGS) -count=1) || status=1; \
@@ -228,7 +228,7 @@ test-model: ## Run MODEL_STEPS random operations against the product and a model
 
 .PHONY: test-node
 test-node: ## Boot real nodes, with kubeadm too, behind real proxies. Needs root and Linux; says so where it cannot run.
-	@mkdir -p out/tests; rm -f out/node-report.txt; $(FETCH_MODULES); echo "== tests on booted nodes"
+	@mkdir -p '$(RESULTS)'; rm -f out/node-report.txt; $(FETCH_MODULES); echo "== tests on booted nodes"
 	@for script in rootfs ignition squid kube; do hack/node-$$script.sh >/dev/null || true; done
 	@status=0; $(WITHOUT_PROXY) $(LESS_GC) CAPI_PROXY_PATCHER_NODE_REPORT="$(CURDIR)/out/node-report.txt" \
 	$(GOTESTSUM) $(ONCE_MORE) --packages=./test/node/... -- $(TEST_FLAGS) -tags node -count=1 -p 1 -timeout 75m || status=$$?; \
@@ -251,7 +251,7 @@ E2E_TIMEOUT := 75m
 
 .PHONY: test-e2e
 test-e2e: ## Run the product on a real management cluster of Cluster API. Needs Linux and root or user namespaces; says so where it cannot run.
-	@mkdir -p out/tests; rm -rf out/e2e; $(FETCH_MODULES); echo "== tests on a management cluster"
+	@mkdir -p '$(RESULTS)'; rm -rf out/e2e; $(FETCH_MODULES); echo "== tests on a management cluster"
 	@$(if $(filter latest,$(CAPI)),hack/kube/latest.sh;) \
 	assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" $(E2E_PROGRAMS); \
 	for minor in '$(CAPI)' $(CAPI_PREVIOUS); do CAPI="$$minor" hack/kube/build.sh "$$assets" $(CAPI_PROGRAMS); done; \
@@ -279,7 +279,7 @@ test-storm: ## Run the storm of make test-e2e with 100 clusters at once instead 
 
 .PHONY: test-summary
 test-summary: ## Print the sum of the tests that the last make test ran.
-	@awk -f hack/test-summary.awk /dev/null $(wildcard out/tests/*)
+	@awk -f hack/test-summary.awk /dev/null $(wildcard $(RESULTS)/*)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZ_TIME (30s).
