@@ -45,7 +45,7 @@ func (c *checker) label(ctx context.Context) Result {
 		return unread(err)
 	}
 	view := intent.ClusterOf(cluster)
-	_, err := intent.TopologyOf(cluster)
+	_, err := intent.SettingsOf(cluster)
 	if err = cmp.Or(view.Unclear, err); err != nil {
 		result := failed("%v", err)
 		if codes := finding.Of(err); len(codes) > 0 && codes[0].Code != "" {

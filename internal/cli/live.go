@@ -57,7 +57,7 @@ func (o explainOptions) fromAPI(ctx context.Context, streams Streams) (target, e
 		return target{}, err
 	}
 	t.cluster.Facts = told.Facts
-	t.settings, t.invalid = intent.TopologyOf(cluster)
+	t.settings, t.invalid = intent.SettingsOf(cluster)
 	t.cluster = t.settings.ApplyTo(t.cluster)
 	if o.pool != "" {
 		var found bool

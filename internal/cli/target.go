@@ -21,7 +21,7 @@ import (
 type target struct {
 	cluster intent.Cluster
 	// settings are what the Cluster asks for, including its topology; invalid is why some of it cannot be used.
-	settings intent.Topology
+	settings intent.Settings
 	invalid  error
 	secrets  resolve.SecretReader
 	// override is the Secret that the chosen pool names, contract.SecretNone, or "".
@@ -184,7 +184,7 @@ func clusterNames(all []clusters.Cluster) []string {
 }
 
 // topologyPool returns the Secret that a pool of a topology names. The pool is identified by its name in spec.topology.
-func topologyPool(settings intent.Topology, name string) (override string, found bool) {
+func topologyPool(settings intent.Settings, name string) (override string, found bool) {
 	for _, pool := range settings.Pools {
 		if pool.Name == name {
 			return pool.Override, true

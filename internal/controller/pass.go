@@ -94,7 +94,7 @@ func (p *pass) readOptions() (err error) {
 		p.options, err = intent.ParseOptions(p.view.Annotations)
 		return err
 	}
-	if p.topology.Asks, err = intent.TopologyOf(p.cluster); err != nil {
+	if p.topology.Asks, err = intent.SettingsOf(p.cluster); err != nil {
 		return err
 	}
 	if p.topology.Version, err = intent.OutputVersion(p.cluster.Annotations); err != nil {

@@ -194,7 +194,7 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 	}
 	done = done.withWarnings()
 	done.reconciled = reconciled
-	done.Find(intent.CheckNames(p.cluster.Labels, intent.TopologySourceOf(p.cluster))...)
+	done.Find(intent.CheckNames(p.cluster.Labels, intent.SourceOf(p.cluster))...)
 	done.Find(reconcile.CheckNames(objects)...)
 	done.summary = done.summarize(p.view, reconciled, len(missing.Findings) > 0)
 	return done, nil

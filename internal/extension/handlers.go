@@ -26,7 +26,7 @@ type Handlers struct {
 // asked has the settings in a request.
 type asked struct {
 	cluster  BuiltinCluster
-	settings intent.Topology // with the pools in the order of the request
+	settings intent.Settings // with the pools in the order of the request
 }
 
 // ask reads the settings in a request, and whether any template of the Cluster can need a patch. Its error is for the
@@ -45,8 +45,8 @@ func (h *Handlers) ask(q Request) (a asked, enabled bool, err error) {
 	if err != nil {
 		return a, false, err
 	}
-	if a.settings, err = intent.ReadTopology(s); err != nil {
-		_, err = intent.ReadTopology(inOrder(s))
+	if a.settings, err = intent.ReadSettings(s); err != nil {
+		_, err = intent.ReadSettings(inOrder(s))
 	}
 	return a, true, err
 }
@@ -70,10 +70,10 @@ func mayBeEnabled(c BuiltinCluster) bool {
 	return held && hold.Enabled || intent.AsksForProxy(c.Labels, c.Annotations)
 }
 
-// sourceOf returns the topology in a request, and records the holder of each item. Pools are in the order
+// sourceOf finds the settings in a request, and records the holder of each item. Pools are in the order
 // of their items.
-func sourceOf(c BuiltinCluster, q Request) (s intent.TopologySource, err error) {
-	s = intent.TopologySource{Annotations: c.Annotations, Variable: q.Variables.Own}
+func sourceOf(c BuiltinCluster, q Request) (s intent.Source, err error) {
+	s = intent.Source{Annotations: c.Annotations, Variable: q.Variables.Own}
 	s.Pools = make([]intent.PoolSource, 0, len(q.Items)/2) // two templates of each
 	for i := range q.Items {
 		it := &q.Items[i]
@@ -96,7 +96,7 @@ func sourceOf(c BuiltinCluster, q Request) (s intent.TopologySource, err error) 
 
 // inOrder puts pools into a stable order: the topology controller sends them in the order of a map, and calls again at
 // once whenever a message changes.
-func inOrder(s intent.TopologySource) intent.TopologySource {
+func inOrder(s intent.Source) intent.Source {
 	slices.SortFunc(s.Pools, func(a, b intent.PoolSource) int {
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})

@@ -80,7 +80,7 @@ func TestCheckNames_SuggestsTheNearest(t *testing.T) {
 	if diff := cmp.Diff([]string{
 		"unknown-name: label capi-proxy-patcher.io/enable: unknown label, ignored; did you mean capi-proxy-patcher.io/enabled?",
 		"unknown-name: annotation capi-proxy-patcher.io/x of MachineDeployment md-0 of spec.topology: unknown annotation, ignored; known names are secret",
-	}, texts(intent.CheckNames(map[string]string{"capi-proxy-patcher.io/enable": ""}, intent.TopologySource{
+	}, texts(intent.CheckNames(map[string]string{"capi-proxy-patcher.io/enable": ""}, intent.Source{
 		Pools: []intent.PoolSource{{Kind: "MachineDeployment", Name: "md-0", Annotations: map[string]string{"capi-proxy-patcher.io/x": ""}}},
 	}))); diff != "" {
 		t.Errorf("topology (-want +got):\n%s", diff)

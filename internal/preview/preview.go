@@ -158,7 +158,7 @@ func hintOf(cluster *kinds.Cluster) string {
 
 // inPlaceTargets returns the targets of a Cluster that asks for updates in place, and nil for another.
 func inPlaceTargets(cluster *kinds.Cluster) (targets []contract.Target) {
-	settings, err := intent.TopologyOf(cluster)
+	settings, err := intent.SettingsOf(cluster)
 	if err == nil && settings.Options.Rollout == contract.RolloutInPlace && intent.IsEnabled(cluster.Labels) {
 		targets = settings.Options.Targets
 	}

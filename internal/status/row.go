@@ -107,7 +107,7 @@ func Rows(clusters []kinds.Cluster, generated []metav1.PartialObjectMetadata) []
 // are not known.
 func RowOf(cluster *kinds.Cluster, generated map[string]string) Row {
 	row := Row{Namespace: cluster.Namespace, Name: cluster.Name}
-	asks, _ := intent.TopologyOf(cluster) // what cannot be read is in the condition
+	asks, _ := intent.SettingsOf(cluster) // what cannot be read is in the condition
 	view := asks.ApplyTo(intent.ClusterOf(cluster))
 	row.Secret = generated[contract.AnnotationSource]
 	if named := view.Annotations[contract.AnnotationSecret]; row.Secret == "" && named != "" {

@@ -70,7 +70,7 @@ func unknownNames(request *admissionv1.AdmissionRequest) []string {
 		if err := intent.CheckLabel(cluster.Labels); err != nil {
 			warn(err.Error())
 		}
-		found = intent.CheckNames(cluster.Labels, intent.TopologySourceOf(&cluster))
+		found = intent.CheckNames(cluster.Labels, intent.SourceOf(&cluster))
 	} else {
 		var pool metav1.PartialObjectMetadata
 		if json.Unmarshal(request.Object.Raw, &pool) != nil || plan.IsTopologyOwned(pool.Labels) {

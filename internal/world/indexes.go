@@ -141,7 +141,7 @@ func secretNames(object client.Object) []string {
 	}
 	view, overrides := intent.ClusterOf(cluster), []string{""}
 	if view.Topology {
-		settings, _ := intent.TopologyOf(cluster) // as far as it can be read
+		settings, _ := intent.SettingsOf(cluster) // as far as it can be read
 		view = settings.ApplyTo(view)
 		for _, pool := range settings.Pools {
 			if pool.HasOwnSecret() {

@@ -116,7 +116,7 @@ func (w *model) reconcilesTopology() {
 		return
 	}
 	cluster := api.As[kinds.Cluster](live)
-	asks, err := intent.TopologyOf(cluster)
+	asks, err := intent.SettingsOf(cluster)
 	if err != nil || intent.CheckTopologyLabel(cluster.Labels, cluster.Annotations) != nil {
 		return // the hook refuses
 	}

@@ -61,7 +61,7 @@ func TestDocs_ExamplesWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster := api.As[kinds.Cluster](strict)
-	settings, err := intent.TopologyOf(cluster)
+	settings, err := intent.SettingsOf(cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestTemplates_CommentedExamplesWork(t *testing.T) {
 		if err := json.Unmarshal(text, &cluster); err != nil {
 			t.Fatal(err)
 		}
-		settings, err := intent.TopologyOf(&cluster)
+		settings, err := intent.SettingsOf(&cluster)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -180,7 +180,7 @@ func (p *pass) kept() publish.Result {
 
 // options are the choices of the Cluster. The error is for the user.
 func (p *pass) options() (intent.Options, error) {
-	asks, err := intent.TopologyOf(p.cluster)
+	asks, err := intent.SettingsOf(p.cluster)
 	p.view = asks.ApplyTo(p.view)
 	return asks.Options, err
 }

@@ -24,7 +24,7 @@ type Topology struct {
 	Cluster *kinds.Cluster
 	View    intent.Cluster
 	// Asks has the settings in the topology of an enabled Cluster.
-	Asks intent.Topology
+	Asks intent.Settings
 	// Version is the output version of the templates.
 	Version int
 	// Reader reads from the cache, Writer writes annotations.

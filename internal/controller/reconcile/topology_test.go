@@ -38,7 +38,7 @@ func topologyOf(t *testing.T, annotations map[string]string, objects ...client.O
 	cluster.Spec.Topology.Workers.MachineDeployments = []kinds.TopologyMachineDeployment{
 		{TopologyPool: kinds.TopologyPool{Name: "workers"}},
 	}
-	asks, err := intent.TopologyOf(cluster)
+	asks, err := intent.SettingsOf(cluster)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func (x Index) CheckNames(o *manifest.Object) []finding.Finding {
 	case kinds.BootstrapObject:
 		return intent.CheckBootstrap(o.Annotations())
 	case *kinds.Cluster:
-		return intent.CheckNames(o.Labels(), intent.TopologySourceOf(x.cluster(o)))
+		return intent.CheckNames(o.Labels(), intent.SourceOf(x.cluster(o)))
 	case *kinds.MachineDeployment, *kinds.MachinePool:
 		if IsPool(o) && !plan.IsTopologyOwned(o.Labels()) {
 			return intent.CheckPool(o.Annotations())

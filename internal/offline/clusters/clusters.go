@@ -65,8 +65,8 @@ type Cluster struct {
 	// Unresolved are the fields with an unresolved variable of clusterctl. View lacks their values.
 	Unresolved []finding.Place
 	// Settings are what its annotations and, with a topology, its variable and the pools of the topology ask for.
-	Settings intent.Topology
-	// Invalid is why some of Settings cannot be used, or nil. It joins an error of intent.ReadTopology or
+	Settings intent.Settings
+	// Invalid is why some of Settings cannot be used, or nil. It joins an error of intent.ReadSettings or
 	// intent.ParseOptions and those of CheckMetadata.
 	Invalid error
 	// Pools are its MachineDeployments and MachinePools, in this order.
@@ -137,7 +137,7 @@ func (m *Manifests) Cluster(o *manifest.Object) Cluster {
 	c := Cluster{Object: o, View: intent.ClusterOf(cluster), Unresolved: m.unresolved[o]}
 	c.View.Namespace, c.View.Name = manifest.PartOfName(o.Namespace()), manifest.PartOfName(o.Name())
 	c.View.Provisioned = true // nothing will change in a manifest
-	c.Settings, c.Invalid = intent.TopologyOf(cluster)
+	c.Settings, c.Invalid = intent.SettingsOf(cluster)
 	if c.Invalid == nil {
 		c.View = c.Settings.ApplyTo(c.View)
 	}

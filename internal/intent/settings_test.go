@@ -34,7 +34,7 @@ func defaults() intent.Options {
 // settingsTest is a Cluster and what it asks for.
 type settingsTest struct {
 	cluster string
-	want    intent.Topology
+	want    intent.Settings
 }
 
 func optionsWith(change func(*intent.Options)) intent.Options { o := defaults(); change(&o); return o }
@@ -42,31 +42,31 @@ func optionsWith(change func(*intent.Options)) intent.Options { o := defaults();
 func TestOfCluster_ReadsVariableAndAnnotations(t *testing.T) {
 	t.Parallel()
 	testOfCluster(t, map[string]settingsTest{
-		"nothing said is the defaults": {`{}`, intent.Topology{Options: defaults()}},
+		"nothing said is the defaults": {`{}`, intent.Settings{Options: defaults()}},
 		"the variable says everything": {
 			`{spec: {topology: {variables: [{name: other, value: 1}, {name: capiProxyPatcher, value: {secretName: corp, targets: [trust, kubelet, trust], noProxy: [a.example.com, 10.0.0.0/8]}}]}}}`,
-			intent.Topology{SecretName: "corp", Options: optionsWith(func(o *intent.Options) {
+			intent.Settings{SecretName: "corp", Options: optionsWith(func(o *intent.Options) {
 				o.Targets, o.NoProxy = []contract.Target{contract.TargetKubelet, contract.TargetTrust}, "a.example.com\n10.0.0.0/8"
 				o.TargetsIn = "variable capiProxyPatcher.targets"
 			})},
 		},
 		"annotations say the same as in a classic Cluster": {
 			`{metadata: {annotations: {capi-proxy-patcher.io/secret: corp, capi-proxy-patcher.io/targets: "kubelet", capi-proxy-patcher.io/rollout: Immediate}}}`,
-			intent.Topology{SecretName: "corp", Options: optionsWith(func(o *intent.Options) {
+			intent.Settings{SecretName: "corp", Options: optionsWith(func(o *intent.Options) {
 				o.Targets, o.Rollout = []contract.Target{contract.TargetKubelet}, contract.RolloutImmediate
 			})},
 		},
 		"variable and annotation that agree are one": {
 			`{metadata: {annotations: {capi-proxy-patcher.io/secret: corp, capi-proxy-patcher.io/targets: "trust,kubelet"}},
 			  spec: {topology: {variables: [{name: capiProxyPatcher, value: {secretName: corp, targets: [kubelet, trust]}}]}}}`,
-			intent.Topology{SecretName: "corp", Options: optionsWith(func(o *intent.Options) {
+			intent.Settings{SecretName: "corp", Options: optionsWith(func(o *intent.Options) {
 				o.Targets = []contract.Target{contract.TargetKubelet, contract.TargetTrust}
 				o.TargetsIn = "variable capiProxyPatcher.targets"
 			})},
 		},
 		"null fields are not set": {
 			`{spec: {topology: {variables: [{name: capiProxyPatcher, value: {secretName: null, targets: null, noProxy: null}}]}}}`,
-			intent.Topology{Options: defaults()},
+			intent.Settings{Options: defaults()},
 		},
 	})
 }
@@ -83,7 +83,7 @@ func TestOfCluster_ReadsPools(t *testing.T) {
 			    {name: overridden, class: w, variables: {overrides: [{name: capiProxyPatcher, value: {secretName: b}}]}},
 			    {name: both, class: w, metadata: {annotations: {capi-proxy-patcher.io/secret: none}}, variables: {overrides: [{name: capiProxyPatcher, value: {secretName: none}}]}}],
 			  machinePools: [{name: plain, class: w, metadata: {annotations: {capi-proxy-patcher.io/secret: c}}}]}}}}`,
-			intent.Topology{Options: defaults(), Pools: []intent.Pool{
+			intent.Settings{Options: defaults(), Pools: []intent.Pool{
 				{Kind: "MachineDeployment", Name: "plain", Topology: true},
 				{Kind: "MachineDeployment", Name: "annotated", Topology: true, Override: "a"},
 				{Kind: "MachineDeployment", Name: "overridden", Topology: true, Override: "b"},
@@ -96,12 +96,12 @@ func TestOfCluster_ReadsPools(t *testing.T) {
 			  variables: [{name: capiProxyPatcher, value: {secretName: corp, noProxy: [a.example.com]}}],
 			  controlPlane: {variables: {overrides: [{name: capiProxyPatcher, value: {secretName: corp}}]}},
 			  workers: {machineDeployments: [{name: md, class: w, variables: {overrides: [{name: capiProxyPatcher, value: {noProxy: [a.example.com], targets: [trust, commands, kubelet, containerd]}}]}}]}}}}`,
-			intent.Topology{
+			intent.Settings{
 				SecretName: "corp", Options: optionsWith(func(o *intent.Options) { o.NoProxy = "a.example.com" }),
 				Pools: []intent.Pool{{Kind: "MachineDeployment", Name: "md", Topology: true}},
 			},
 		},
-		"a pool without a variable": {strings.Replace(worker, "%s", "", 1), intent.Topology{
+		"a pool without a variable": {strings.Replace(worker, "%s", "", 1), intent.Settings{
 			Options: defaults(), Pools: []intent.Pool{{Kind: "MachineDeployment", Name: "md-0", Topology: true}},
 		}},
 	})
@@ -114,7 +114,7 @@ func testOfCluster(t *testing.T, tests map[string]settingsTest) {
 			t.Parallel()
 			cluster := clusterOf(t, test.cluster)
 			before := cluster.DeepCopy()
-			got, err := intent.TopologyOf(cluster)
+			got, err := intent.SettingsOf(cluster)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -178,7 +178,7 @@ func TestOfCluster_Refuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := intent.TopologyOf(clusterOf(t, test.cluster))
+			_, err := intent.SettingsOf(clusterOf(t, test.cluster))
 			found := finding.Of(err)
 			var got []string
 			for _, f := range found {
@@ -195,7 +195,7 @@ func TestOfCluster_Refuses(t *testing.T) {
 			if !found.Has(contract.ReasonInvalidSettings) {
 				t.Errorf("%v has another reason", found)
 			}
-			_, again := intent.TopologyOf(clusterOf(t, test.cluster))
+			_, again := intent.SettingsOf(clusterOf(t, test.cluster))
 			if err.Error() != again.Error() {
 				t.Errorf("%q is not %q", again, err)
 			}
@@ -222,21 +222,21 @@ func TestParseVariable_FindingsHoldNoEntry(t *testing.T) {
 func TestApplyTo_NamesTheSecretOfTheVariable(t *testing.T) {
 	t.Parallel()
 	cluster := intent.Cluster{Namespace: "team", Name: "one", Annotations: map[string]string{"a": "b"}}
-	got := intent.Topology{SecretName: "corp"}.ApplyTo(cluster)
+	got := intent.Settings{SecretName: "corp"}.ApplyTo(cluster)
 	if diff := cmp.Diff(map[string]string{"a": "b", contract.AnnotationSecret: "corp"}, got.Annotations); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if len(cluster.Annotations) != 1 {
 		t.Error("the argument was changed")
 	}
-	if got := (intent.Topology{SecretName: "corp"}).ApplyTo(intent.Cluster{}); got.Annotations[contract.AnnotationSecret] != "corp" {
+	if got := (intent.Settings{SecretName: "corp"}).ApplyTo(intent.Cluster{}); got.Annotations[contract.AnnotationSecret] != "corp" {
 		t.Errorf("a Cluster without annotations has %v", got.Annotations)
 	}
 	candidates := intent.SecretCandidates(got, "")
 	if len(candidates) != 1 || candidates[0].Name != "corp" {
 		t.Errorf("candidates %v", candidates)
 	}
-	if got := (intent.Topology{}).ApplyTo(intent.Cluster{}); got.Annotations != nil {
+	if got := (intent.Settings{}).ApplyTo(intent.Cluster{}); got.Annotations != nil {
 		t.Errorf("annotations %v, want none", got.Annotations)
 	}
 }
@@ -345,7 +345,7 @@ func (oneSecret) ReadSecret(_ context.Context, name types.NamespacedName) (*reso
 
 func TestApplyTo_PutsEntriesOfTheVariableLast(t *testing.T) {
 	t.Parallel()
-	settings, err := intent.TopologyOf(clusterOf(t,
+	settings, err := intent.SettingsOf(clusterOf(t,
 		`{spec: {topology: {variables: [{name: capiProxyPatcher, value: {noProxy: [secret.example.com, 10.9.0.0/16]}}]}}}`))
 	if err != nil {
 		t.Fatal(err)

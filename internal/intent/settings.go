@@ -16,9 +16,8 @@ const (
 	KindMachinePool       = "MachinePool"
 )
 
-// TopologySource is the input from one Cluster's topology, which is the same in the Cluster and in the request of a
-// hook.
-type TopologySource struct {
+// Source is where the settings of one Cluster stand. The Cluster and the request of a hook give the same.
+type Source struct {
 	// Annotations of the Cluster.
 	Annotations map[string]string
 	// Variable is the value of the Cluster's variable in JSON, nil if it is not set.
@@ -29,7 +28,7 @@ type TopologySource struct {
 	Pools []PoolSource
 }
 
-// PoolSource is the input from one pool of the topology.
+// PoolSource is the same of one pool of its topology.
 type PoolSource struct {
 	// Kind is KindMachineDeployment or KindMachinePool.
 	Kind string
@@ -41,40 +40,39 @@ type PoolSource struct {
 	Variable []byte
 }
 
-// Topology has the settings of a Cluster. One without a topology names no pool in it.
-type Topology struct {
+// Settings are what a Cluster asks for. One without a topology names no pool in them.
+type Settings struct {
 	// Options are the options of the Cluster, its variable included.
 	Options Options
 	// SecretName is the proxy Secret that the Cluster names, or "".
 	SecretName string
-	// Pools are the pools of the TopologySource, in its order.
+	// Pools are those of the Source, in its order.
 	Pools []Pool
 }
 
-// ApplyTo returns cluster with the annotation that names the proxy Secret of t. It does not modify its argument.
-func (t Topology) ApplyTo(cluster Cluster) Cluster {
-	if t.SecretName == cluster.Annotations[contract.AnnotationSecret] {
+// ApplyTo returns cluster with the annotation that names the proxy Secret of s. It does not modify its argument.
+func (s Settings) ApplyTo(cluster Cluster) Cluster {
+	if s.SecretName == cluster.Annotations[contract.AnnotationSecret] {
 		return cluster
 	}
 	annotations := maps.Clone(cluster.Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[contract.AnnotationSecret] = t.SecretName
+	annotations[contract.AnnotationSecret] = s.SecretName
 	cluster.Annotations = annotations
 	return cluster
 }
 
-// TopologyOf reads the settings of a Cluster: those of its annotations and, if it has one, of its topology. It is
-// ReadTopology of TopologySourceOf.
-func TopologyOf(cluster *kinds.Cluster) (Topology, error) {
-	return ReadTopology(TopologySourceOf(cluster))
+// SettingsOf is ReadSettings of SourceOf.
+func SettingsOf(cluster *kinds.Cluster) (Settings, error) {
+	return ReadSettings(SourceOf(cluster))
 }
 
-// TopologySourceOf reads the topology of a Cluster. Pools are in the order of spec.topology.workers, machineDeployments
-// first.
-func TopologySourceOf(cluster *kinds.Cluster) TopologySource {
-	s, topology := TopologySource{Annotations: cluster.Annotations}, cluster.Spec.Topology
+// SourceOf finds the annotations of a Cluster and, if it has one, the variables of its topology. Pools are in the order
+// of spec.topology.workers, machineDeployments first.
+func SourceOf(cluster *kinds.Cluster) Source {
+	s, topology := Source{Annotations: cluster.Annotations}, cluster.Spec.Topology
 	if topology == nil {
 		return s
 	}
@@ -110,7 +108,7 @@ func valueOf(variables []kinds.Variable) []byte {
 
 // CheckNames warns of labels and annotations of a Cluster and of the pools of its topology that carry the domain of the
 // product and that nothing reads.
-func CheckNames(labels map[string]string, s TopologySource) []finding.Finding {
+func CheckNames(labels map[string]string, s Source) []finding.Finding {
 	found := CheckCluster(labels, s.Annotations)
 	for _, pool := range s.Pools {
 		for _, warning := range CheckPool(pool.Annotations) {
@@ -121,12 +119,12 @@ func CheckNames(labels map[string]string, s TopologySource) []finding.Finding {
 	return found
 }
 
-// ReadTopology returns the settings of a topology. A variable and an annotation with the same meaning must agree; if
+// ReadSettings returns the settings of a Cluster. A variable and an annotation with the same meaning must agree; if
 // only one of them is set, it counts. A pool may name another Secret and nothing else, because a Cluster has one set of
 // targets and one NO_PROXY.
 //
-// Its error is finding.Errors in the order of TopologySource. The Topology is then incomplete.
-func ReadTopology(s TopologySource) (Topology, error) {
+// Its error is finding.Errors in the order of Source. The Settings are then incomplete.
+func ReadSettings(s Source) (Settings, error) {
 	var r reader
 	settings := r.cluster(s)
 	r.controlPlane(s.ControlPlane, settings)
@@ -137,7 +135,7 @@ func ReadTopology(s TopologySource) (Topology, error) {
 	return settings, r.found.Err()
 }
 
-// reader collects the findings about one topology.
+// reader collects the findings about one Cluster.
 type reader struct{ found finding.Errors }
 
 func (r *reader) find(code finding.Code, place finding.Place, message, advice string) {
@@ -152,12 +150,12 @@ func (r *reader) variable(at finding.Place, raw []byte) Variable {
 }
 
 // cluster reads the settings of the whole Cluster.
-func (r *reader) cluster(s TopologySource) Topology {
+func (r *reader) cluster(s Source) Settings {
 	options, err := ParseOptions(s.Annotations)
 	r.found = append(r.found, finding.Of(err)...)
 	at := finding.Option("spec", "topology", "variables").Item(contract.VariableName)
 	v := r.variable(at, s.Variable)
-	settings := Topology{Options: options, SecretName: s.Annotations[contract.AnnotationSecret]}
+	settings := Settings{Options: options, SecretName: s.Annotations[contract.AnnotationSecret]}
 	if v.SecretName == contract.SecretNone {
 		r.find(CodeBadVariable, at.Child(contract.VariableSecretName),
 			"only a pool can opt out of the proxy", "name a Secret, or remove label "+contract.LabelEnabled+" from the Cluster")
@@ -181,7 +179,7 @@ func (r *reader) cluster(s TopologySource) Topology {
 }
 
 // pool reads the settings of a pool.
-func (r *reader) pool(s PoolSource, cluster Topology) Pool {
+func (r *reader) pool(s PoolSource, cluster Settings) Pool {
 	pool := Pool{Kind: s.Kind, Name: s.Name, Topology: true, Override: s.Annotations[contract.AnnotationSecret]}
 	if len(s.Variable) == 0 {
 		return pool
@@ -204,7 +202,7 @@ func (r *reader) pool(s PoolSource, cluster Topology) Pool {
 }
 
 // controlPlane checks that the override of the control plane agrees with the Cluster.
-func (r *reader) controlPlane(raw []byte, cluster Topology) {
+func (r *reader) controlPlane(raw []byte, cluster Settings) {
 	at := finding.Option("spec", "topology", "controlPlane", "variables", "overrides").Item(contract.VariableName)
 	v := r.variable(at, raw)
 	if v.SecretName != "" && v.SecretName != cluster.SecretName {
@@ -214,7 +212,7 @@ func (r *reader) controlPlane(raw []byte, cluster Topology) {
 }
 
 // sameOptions checks that an override agrees with the Cluster in everything but the Secret.
-func (r *reader) sameOptions(at finding.Place, v Variable, cluster Topology) {
+func (r *reader) sameOptions(at finding.Place, v Variable, cluster Settings) {
 	if v.Targets != nil && !slices.Equal(v.Targets, cluster.Options.Targets) {
 		r.differs(at, contract.VariableTargets)
 	}
