@@ -22,9 +22,10 @@ GENERATE := $(TOOL) controller-gen rbac:roleName=manager-role webhook paths=./in
 
 # Tests that need a cluster, a node or time of their own are below test/, all others are unit tests.
 UNIT_PACKAGES = $$(go list ./... | grep -v '/test/')
-# Packages without goroutines: rules of this module, commands, and packages that compute. The race detector is not used for
-# them. Tests of the other packages call those that compute from many goroutines, under the race detector.
-SEQUENTIAL := /(internal|cmd/.*|hack|hack/.*|internal/(cli|offline/.*|contract|finding|infrastructure|intent|node|noproxy|patch|plan|preview|publish|status|systemd))$$
+# Packages without goroutines and locks: rules of this module, commands, packages that compute, and what reads and writes for
+# one object. The race detector is not used for them. Tests of the other packages call those that compute from many
+# goroutines, under the race detector.
+SEQUENTIAL := /(internal|cmd/.*|hack|hack/.*|internal/(cli|offline/.*|contract|controller(/publisher|/reconcile)?|finding|infrastructure|intent|node|noproxy|patch|plan|preview|publish|status|systemd|webhook))$$
 # Packages that take longest begin.
 ENVTEST_PACKAGES = $$(go list ./test/delivery ./test/hostile ./test/install ./test/faults ./test/envtest ./test/... | grep -vE '/test/(e2e|node)(/|$$)')
 
