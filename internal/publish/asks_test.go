@@ -39,6 +39,7 @@ func TestRead_FindsEverythingAtOnce(t *testing.T) {
 		"isto":               {`entry 1: "isto" is not an output; the controller does not write it; print it with render --publish=istio`},
 		"tgk":                {`entry 1: "tgk" is not an output; the controller does not write it; print it with render --publish=tkg`},
 		"Env":                {`entry 1: "Env" is not an output; did you mean env?`},
+		"nodes=a":            {`entry 1: "nodes" is not an output; did you mean pods?`},
 		rude:                 {fmt.Sprintf("entry 1: %q is not an output; %s", rude, outputs)},
 		"istio,env=x,pods=y": {`entry 1: "istio" is not an output; the controller does not write it; print it with render --publish=istio`, "entry 2: output env has no argument; remove the equals sign and what follows it", `entry 3: output pods has no argument "y"; write pods or pods=kyverno`},
 		"env,pods,env,pods=kyverno,annotations=": {

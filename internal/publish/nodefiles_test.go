@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -44,25 +43,7 @@ func inputs() map[string]NodeFiles {
 	}
 }
 
-// objectsOf decodes the objects strictly.
-func objectsOf(t *testing.T, in NodeFiles) (ns corev1.Namespace, secret corev1.Secret, set appsv1.DaemonSet) {
-	t.Helper()
-	text, err := in.Objects()
-	if err != nil {
-		t.Fatal(err)
-	}
-	parts := strings.Split(string(text), "\n---\n")
-	if len(parts) != 3 {
-		t.Fatalf("%d documents", len(parts))
-	}
-	for i, object := range []any{&ns, &secret, &set} {
-		if err := yaml.UnmarshalStrict([]byte(parts[i]), object); err != nil {
-			t.Fatalf("document %d: %v", i, err)
-		}
-	}
-	return ns, secret, set
-}
-
+// TestObjects_AreTheGoldenFiles reads them strictly, too.
 func TestObjects_AreTheGoldenFiles(t *testing.T) {
 	t.Parallel()
 	for name, in := range inputs() {
@@ -71,51 +52,10 @@ func TestObjects_AreTheGoldenFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden.Equal(t, filepath.Join("testdata", "nodes", name+".yaml"), got)
-	}
-}
-
-func TestObjects_HaveTheFilesInTheSecretThatTheTemplateNames(t *testing.T) {
-	t.Parallel()
-	for name, in := range inputs() {
-		ns, secret, set := objectsOf(t, in)
-		version := in.Version()
-		if diff := cmp.Diff(ForNodes(in.Data), secret.Data); diff != "" {
-			t.Errorf("%s: files (-want +got):\n%s", name, diff)
-		}
-		if _, given := secret.Data[contract.KeyNoProxyOrigins]; given || secret.Immutable == nil || !*secret.Immutable {
-			t.Errorf("%s: Secret %v", name, secret)
-		}
-		if ns.Labels["pod-security.kubernetes.io/enforce"] != "privileged" || ns.Name != contract.NodesNamespace ||
-			secret.Namespace != ns.Name || set.Namespace != ns.Name || set.Name != version {
-			t.Errorf("%s: Namespace %v, Secret %s/%s, DaemonSet %s/%s", name, ns.ObjectMeta, secret.Namespace, secret.Name,
-				set.Namespace, set.Name)
-		}
-		spec := set.Spec.Template.Spec
-		mounted := ""
-		for _, volume := range spec.Volumes {
-			if volume.Secret != nil {
-				mounted = volume.Secret.SecretName
-			}
-		}
-		if mounted != secret.Name || mounted != version || set.Spec.Template.Labels[contract.LabelNodeFiles] != version ||
-			secret.Labels[contract.LabelNodeFiles] != version || set.Labels[contract.LabelNodeFiles] != version {
-			t.Errorf("%s: the template has %q and labels %v, and the Secret is %q", name, mounted, set.Spec.Template.Labels,
-				secret.Name)
-		}
-		term := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0]
-		if got := term.MatchExpressions[0]; got.Key != contract.LabelNodeFiles || !cmp.Equal(got.Values, []string{version}) {
-			t.Errorf("%s: nodes are selected by %v", name, got)
-		}
-		if set.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
-			t.Errorf("%s: an edit of the template changes nodes: %v", name, set.Spec.UpdateStrategy)
-		}
-		apply, watch := spec.InitContainers[0], spec.Containers[0]
-		if apply.ImagePullPolicy != corev1.PullIfNotPresent || string(watch.ImagePullPolicy) != in.PullPolicy {
-			t.Errorf("%s: images are pulled %s and %s", name, apply.ImagePullPolicy, watch.ImagePullPolicy)
-		}
-		for key, value := range set.Spec.Selector.MatchLabels {
-			if set.Spec.Template.Labels[key] != value {
-				t.Errorf("%s: the selector has %s=%s, the Pods %v", name, key, value, set.Spec.Template.Labels)
+		parts := strings.Split(string(got), "\n---\n")
+		for i, object := range []any{&corev1.Namespace{}, &corev1.Secret{}, &appsv1.DaemonSet{}} {
+			if err := yaml.UnmarshalStrict([]byte(parts[i]), object); err != nil || len(parts) != 3 {
+				t.Errorf("%s: document %d of %d: %v", name, i, len(parts), err)
 			}
 		}
 	}
@@ -178,5 +118,49 @@ func TestVersion_DependsOnTheKeyOnEachFileAndOnThePods(t *testing.T) {
 	more := changed(func(in *NodeFiles) { in.Data[contract.KeyNoProxyOrigins] = []byte("x") })
 	if more.Version() != in.Version() {
 		t.Error("a key that no node reads changes the version")
+	}
+}
+
+// nodesOf are files of a generated Secret, with a bundle of a size.
+func nodesOf(secret string, size int) NodeFiles {
+	in := inputs()["plain"]
+	in.Secret, in.Data[contract.KeyTrustedCABundle] = secret, bytes.Repeat([]byte("a"), size)
+	return in
+}
+
+func TestOfNodes_NamesItsGeneratedSecretAndIsInNoSecret(t *testing.T) {
+	t.Parallel()
+	for _, generated := range []string{
+		"prod-proxy-files", "prod.a.md.proxy-files", "prod." + strings.Repeat("x", 200) + ".mp.proxy-files",
+	} {
+		secret, found, err := OfNodes(nodesOf(generated, 10))
+		if err != nil || len(found) > 0 || secret.Kept || secret.Delivered == nil || secret.Delivered.Argument != generated {
+			t.Fatalf("%s: %v, %v, %v", generated, secret, found, err)
+		}
+		objects, err := secret.Objects()
+		if err != nil || len(objects) != 3 {
+			t.Errorf("%s: %d objects, %v", generated, len(objects), err)
+		}
+	}
+	if kept := KeptNodes(); !kept.Kept || kept.Delivered == nil || kept.Data != nil {
+		t.Errorf("kept is %v", kept)
+	}
+}
+
+func TestOfNodes_KeepsWhatItCannotMake(t *testing.T) {
+	t.Parallel()
+	fits, found, err := OfNodes(nodesOf("prod-proxy-files", 700_000))
+	if err != nil || len(found) > 0 || fits.Kept || len(fits.Data["nodes.yaml"]) > corev1.MaxSecretSize {
+		t.Errorf("%d bytes, %v, %v", len(fits.Data["nodes.yaml"]), found, err)
+	}
+	large, found, err := OfNodes(nodesOf("prod-proxy-files", 900_000))
+	if err != nil || len(found) != 1 || found[0].Reason != contract.ReasonTooLarge || !large.Kept || large.Data != nil ||
+		!strings.Contains(found[0].Message, "output nodes=prod-proxy-files: its objects would have 12") {
+		t.Errorf("%v, %v, %v", large, found, err)
+	}
+	in := nodesOf("prod-proxy-files", 10)
+	delete(in.Data, contract.KeySetup)
+	if secret, found, err := OfNodes(in); err != nil || len(found) > 0 || !secret.Kept {
+		t.Errorf("without files: %v, %v, %v", secret, found, err)
 	}
 }

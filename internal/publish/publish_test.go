@@ -3,13 +3,12 @@ package publish_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
@@ -73,48 +72,39 @@ func reasons(r publish.Result) []string {
 	return all
 }
 
-func TestOf_MakesEachOutput(t *testing.T) {
+// TestOf_MakesOutputsBesideEachOther has all outputs at once, each as it is alone: golden files have that.
+func TestOf_MakesOutputsBesideEachOther(t *testing.T) {
 	t.Parallel()
-	const http, https, no = "http://p:3128", "http://s:3129", "localhost,.svc,10.0.0.0/8"
-	got := of(t, everything, input(t, map[string]string{"httpProxy": http, "httpsProxy": https}))
-	const list = "- name: HTTPS_PROXY\n%[1]s  value: " + https + "\n%[1]s- name: HTTP_PROXY\n%[1]s  value: " + http +
-		"\n%[1]s- name: NO_PROXY\n%[1]s  value: " + no + "\n"
-	want := map[string]string{
-		"prod-proxy-outputs/HTTP_PROXY": http, "prod-proxy-outputs/http_proxy": http,
-		"prod-proxy-outputs/HTTPS_PROXY": https, "prod-proxy-outputs/https_proxy": https,
-		"prod-proxy-outputs/NO_PROXY": no, "prod-proxy-outputs/no_proxy": no,
-		"prod-proxy-outputs/values.yaml": "a:\n  b:\n  " + fmt.Sprintf(list, "  ") + "c:\n" + fmt.Sprintf(list, ""),
-		"prod-cluster-values/values": "cluster:\n  proxy:\n    http: " + http + "\n    https: " + https + "\n    noProxy: " + no +
-			"\nenv:\n" + fmt.Sprintf(list, "") + "global:\n  connectivity:\n    proxy:\n      enabled: true\n      httpProxy: " + http +
-			"\n      httpsProxy: " + https + "\n      noProxy: " + no + "\nhttp_proxy: " + http + "\nhttps_proxy: " + https + "\nno_proxy: " + no + "\n",
-		"prod-systemd-proxy/containerdProxy": "# Managed by capi-proxy-patcher\n[Service]\nEnvironment=\"HTTP_PROXY=" + http +
-			"\"\nEnvironment=\"http_proxy=" + http + "\"\nEnvironment=\"HTTPS_PROXY=" + https + "\"\nEnvironment=\"https_proxy=" + https +
-			"\"\nEnvironment=\"NO_PROXY=" + no + "\"\nEnvironment=\"no_proxy=" + no + "\"\n",
-		"prod-proxy-trust/trust.yaml": "apiVersion: v1\ndata:\n  ca.crt: \"\"\nkind: ConfigMap\nmetadata:\n  name: http-proxy-ca\n  namespace: cert-manager\n",
-		"prod-proxy-kapp-controller/kapp-controller.yaml": "apiVersion: v1\ndata:\n  caCerts: \"\"\n  httpProxy: aHR0cDovL3A6MzEyOA==\n" +
-			"  httpsProxy: aHR0cDovL3M6MzEyOQ==\n  noProxy: bG9jYWxob3N0LC5zdmMsMTAuMC4wLjAvOA==\nkind: Secret\nmetadata:\n" +
-			"  name: kapp-controller-config\n  namespace: kapp-controller\ntype: Opaque\n",
+	in := input(t, map[string]string{"httpProxy": "http://p:3128", "httpsProxy": "http://s:3129"})
+	got, want := of(t, everything, in), map[string]string{}
+	for _, alone := range []string{"env", "values=a.b,values=c", "annotations", "giantswarm", "trust=cert-manager", "pods", "kapp-controller"} {
+		result := of(t, alone, in)
+		maps.Copy(want, contents(result))
+		if diff := cmp.Diff(got.Annotations, result.Annotations); diff != "" && alone == "annotations" {
+			t.Errorf("annotations (-want +got):\n%s", diff)
+		}
 	}
-	want["prod-proxy-pods/pods.yaml"] = contents(got)["prod-proxy-pods/pods.yaml"] // its golden file has it
 	if diff := cmp.Diff(want, contents(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]string{
-		contract.AnnotationHTTPProxy: http, contract.AnnotationHTTPSProxy: https, contract.AnnotationNoProxy: no,
-	}, got.Annotations); diff != "" {
-		t.Errorf("annotations (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{""}, reasons(got)); diff != "" { // of trust without certificates
-		t.Errorf("findings (-want +got):\n%s", diff)
-	}
+	names := map[string]int{}
 	for _, secret := range got.Secrets {
+		names[secret.Name] = len(secret.Data)
 		if clusters := publish.ClustersOf(secret.Name); secret.Delivered == nil && !slices.Equal(clusters, []string{"prod"}) {
 			t.Errorf("%s is of %s", secret.Name, clusters)
 		}
 	}
+	if diff := cmp.Diff(map[string]int{
+		"prod-proxy-outputs": 7, "prod-cluster-values": 1, "prod-systemd-proxy": 1, "prod-proxy-trust": 1, "prod-proxy-pods": 1,
+		"prod-proxy-kapp-controller": 1,
+	}, names); diff != "" {
+		t.Errorf("Secrets and their keys (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{""}, reasons(got)); diff != "" { // of trust without certificates
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
 }
 
-// TestOf_EncodesRudeValues reads back what is in each output.
 func TestOutputs_GoWhereTheirHeaderSays(t *testing.T) {
 	t.Parallel()
 	workload := []publish.Name{"istio", "kapp-controller", "pods", "trust"}
@@ -128,45 +118,6 @@ func TestOutputs_GoWhereTheirHeaderSays(t *testing.T) {
 	want := []string{contract.AnnotationHTTPProxy, contract.AnnotationHTTPSProxy, contract.AnnotationNoProxy}
 	if got := publish.AnnotationKeys(); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		t.Errorf("outputs write the annotations %q", got)
-	}
-}
-
-func TestOf_EncodesRudeValues(t *testing.T) {
-	t.Parallel()
-	in := input(t, map[string]string{
-		"httpsProxy": "http://[2001:db8::1]:3128", "username": "u\"%s'\\$`{{ .x }}", "password": "p: #&*!|>'\" \\$`{{",
-		"trustedCA": cabundle.Small(t) + cabundle.Small(t),
-	})
-	in.NoProxy = "a\"%s'\\$`: #,[::1],*"
-	list := asks(t, everything)
-	list.Credentials = true
-	result, err := publish.Of(list, in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, url := contents(result), in.Settings.HTTPSProxy.Reveal()
-	var values struct {
-		C []corev1.EnvVar `json:"c"`
-	}
-	if err := yaml.UnmarshalStrict([]byte(strings.SplitN(got["prod-proxy-outputs/values.yaml"], "\nc:", 2)[1]), &values.C); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]corev1.EnvVar{{Name: "HTTPS_PROXY", Value: strings.ReplaceAll(url, "$", "$$")}, {Name: "NO_PROXY", Value: strings.ReplaceAll(in.NoProxy, "$", "$$")}}, values.C); diff != "" {
-		t.Errorf("values (-want +got):\n%s", diff)
-	}
-	var ca corev1.ConfigMap
-	if err := yaml.UnmarshalStrict([]byte(got["prod-proxy-trust/trust.yaml"]), &ca); err != nil || strings.Count(ca.Data["ca.crt"], "BEGIN CERT") != 2 {
-		t.Errorf("trust: %v, %q", err, ca.Data)
-	}
-	var kapp corev1.Secret
-	if err := yaml.UnmarshalStrict([]byte(got["prod-proxy-kapp-controller/kapp-controller.yaml"]), &kapp); err != nil {
-		t.Fatal(err)
-	}
-	if string(kapp.Data["httpsProxy"]) != url || string(kapp.Data["noProxy"]) != in.NoProxy || string(kapp.Data["caCerts"]) != ca.Data["ca.crt"] {
-		t.Errorf("kapp-controller: %q", kapp.Data)
-	}
-	if _, found := got["prod-proxy-outputs/HTTP_PROXY"]; found {
-		t.Error("a variable that is not set is published")
 	}
 }
 
@@ -187,49 +138,44 @@ func TestOf_HoldsNoCredentialWithoutTheAnnotation(t *testing.T) {
 	for _, outputs := range []string{everything, strings.Replace(everything, ",pods,", ",pods=kyverno,", 1)} {
 		t.Run(outputs, func(t *testing.T) {
 			t.Parallel()
-			holdsNoCredential(t, outputs)
+			in := input(t, map[string]string{"httpProxy": "http://p:3128", "username": "needle-user", "password": "needle+pass"})
+			result := of(t, outputs, in)
+			if diff := cmp.Diff([]string{"", contract.ReasonCredentialsWithheld, contract.ReasonCredentialsWithheld, ""}, reasons(result)); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+			texts := []string{fmt.Sprint(result.Annotations), fmt.Sprint(result.Findings)}
+			beside := 0
+			for _, secret := range result.Secrets {
+				if all := fmt.Sprintf("%s", secret.Data); secret.Delivered != nil {
+					texts = append(texts, all)
+				} else if showsNeedle(all) {
+					beside++
+				}
+			}
+			for _, text := range texts {
+				if showsNeedle(text) {
+					t.Errorf("a credential is in %s", text)
+				}
+			}
+			if beside != 3 { // they have what the generated Secret has
+				t.Errorf("%d Secrets in the management cluster have the credentials", beside)
+			}
+			list := asks(t, outputs)
+			list.Credentials = true
+			with, err := publish.Of(list, in)
+			if err != nil || !slices.Equal(reasons(with), []string{"", ""}) {
+				t.Errorf("with the annotation: %v, %v", with.Findings, err)
+			}
+			leaves := 0
+			for _, secret := range with.Secrets {
+				if secret.Delivered != nil && showsNeedle(fmt.Sprintf("%s", secret.Data)) {
+					leaves++
+				}
+			}
+			if leaves != 2 { // else the search is blind
+				t.Errorf("with the annotation %d delivered Secrets have the credentials", leaves)
+			}
 		})
-	}
-}
-
-func holdsNoCredential(t *testing.T, outputs string) {
-	t.Helper()
-	in := input(t, map[string]string{"httpProxy": "http://p:3128", "username": "needle-user", "password": "needle+pass"})
-	result := of(t, outputs, in)
-	if diff := cmp.Diff([]string{"", contract.ReasonCredentialsWithheld, contract.ReasonCredentialsWithheld, ""}, reasons(result)); diff != "" {
-		t.Errorf("findings (-want +got):\n%s", diff)
-	}
-	texts := []string{fmt.Sprint(result.Annotations), fmt.Sprint(result.Findings)}
-	beside := 0
-	for _, secret := range result.Secrets {
-		if all := fmt.Sprintf("%s", secret.Data); secret.Delivered != nil {
-			texts = append(texts, all)
-		} else if showsNeedle(all) {
-			beside++
-		}
-	}
-	for _, text := range texts {
-		if showsNeedle(text) {
-			t.Errorf("a credential is in %s", text)
-		}
-	}
-	if beside != 3 { // they have what the generated Secret has
-		t.Errorf("%d Secrets in the management cluster have the credentials", beside)
-	}
-	list := asks(t, outputs)
-	list.Credentials = true
-	with, err := publish.Of(list, in)
-	if err != nil || !slices.Equal(reasons(with), []string{"", ""}) {
-		t.Errorf("with the annotation: %v, %v", with.Findings, err)
-	}
-	leaves := 0
-	for _, secret := range with.Secrets {
-		if secret.Delivered != nil && showsNeedle(fmt.Sprintf("%s", secret.Data)) {
-			leaves++
-		}
-	}
-	if leaves != 2 { // else the search is blind
-		t.Errorf("with the annotation %d delivered Secrets have the credentials", leaves)
 	}
 }
 
@@ -262,20 +208,6 @@ func TestOf_RefusesWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-func TestOf_PublishesCertificatesAlone(t *testing.T) {
-	t.Parallel()
-	in := input(t, map[string]string{"trustedCA": cabundle.Small(t)})
-	in.NoProxy, in.HasNodeNetwork = "", false
-	result := of(t, everything, in)
-	got := contents(result)
-	if len(result.Findings) > 0 || len(result.Annotations) > 0 || got["prod-proxy-outputs/values.yaml"] != "a:\n  b: []\nc: []\n" ||
-		got["prod-systemd-proxy/containerdProxy"] != "# Managed by capi-proxy-patcher\n" ||
-		!strings.Contains(got["prod-cluster-values/values"], "enabled: false") ||
-		!strings.Contains(got["prod-proxy-trust/trust.yaml"], "BEGIN CERTIFICATE") {
-		t.Errorf("got %q, %v", got, result.Findings)
-	}
-}
-
 func TestOf_GivesPodsOnlyWhereItWorks(t *testing.T) {
 	t.Parallel()
 	in := input(t, map[string]string{"httpProxy": "http://p:3128"})
@@ -299,6 +231,11 @@ func TestOf_GivesPodsOnlyWhereItWorks(t *testing.T) {
 	if notes := of(t, "pods", in).Findings; len(notes) != 1 || notes[0].Reason != "" ||
 		!strings.Contains(notes[0].Message, "no network of the nodes") {
 		t.Errorf("without a network of nodes: %v", notes)
+	}
+	in = input(t, map[string]string{"trustedCA": cabundle.Small(t)})
+	in.NoProxy, in.HasNodeNetwork = "", false
+	if result := of(t, everything, in); len(result.Findings) > 0 || len(result.Annotations) > 0 {
+		t.Errorf("with certificates alone: %v, %v", result.Findings, result.Annotations)
 	}
 }
 
