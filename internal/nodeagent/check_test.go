@@ -2,6 +2,7 @@ package nodeagent_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -77,6 +78,15 @@ func tunnel(ctx context.Context, t *testing.T, w http.ResponseWriter, to *httpte
 	go func() { _, _ = io.Copy(client, server); _ = client.Close() }()
 }
 
+// newTLSServer returns a server with a certificate that nobody trusts, in PEM.
+func newTLSServer(t *testing.T, handler http.Handler) (server *httptest.Server, ca string) {
+	t.Helper()
+	server = httptest.NewTLSServer(handler)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // it is told about every CA that is not trusted
+	t.Cleanup(server.Close)
+	return server, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+}
+
 func (p *proxy) url(userinfo string) string {
 	return strings.Replace(p.URL, "://", "://"+userinfo+"@", 1)
 }
@@ -84,7 +94,7 @@ func (p *proxy) url(userinfo string) string {
 func TestCheck_AsksThroughTheProxy(t *testing.T) {
 	t.Parallel()
 	const rude = "user:p%40%22%24s"
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server, ca := newTLSServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/redirect":
 			http.Redirect(w, r, "https://elsewhere.example.com/", http.StatusFound)
@@ -94,9 +104,6 @@ func TestCheck_AsksThroughTheProxy(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // it is told about every CA that is not trusted
-	t.Cleanup(server.Close)
-	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	direct := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(direct.Close)
 	for name, test := range map[string]struct {
@@ -124,11 +131,7 @@ func TestCheck_AsksThroughTheProxy(t *testing.T) {
 			t.Parallel()
 			p := newProxy(t, server, max(test.status, http.StatusOK))
 			f := newFolders(t)
-			userinfo := test.userinfo
-			if userinfo == "" {
-				userinfo = rude
-			}
-			f.mount(contract.KeyProxyEnv, proxyEnv(t, p.url(userinfo), strings.Fields(test.noProxy)...))
+			f.mount(contract.KeyProxyEnv, proxyEnv(t, p.url(cmp.Or(test.userinfo, rude)), strings.Fields(test.noProxy)...))
 			f.mount(contract.KeyTrustedCABundle, systemd.EnvironmentFileHeader+"\n"+test.ca)
 			f.mount(contract.KeyReadiness, test.endpoint+"\n")
 			var out strings.Builder
@@ -154,10 +157,7 @@ func TestCheck_AsksThroughTheProxy(t *testing.T) {
 // A bundle of the node is a file, or a link to one, as on Flatcar and Fedora, even through a folder that is a link.
 func TestCheck_TrustsWhatTheNodeTrusts(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewTLSServer(http.NotFoundHandler())
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	t.Cleanup(server.Close)
-	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	server, ca := newTLSServer(t, http.NotFoundHandler())
 	const bundle, there = "/etc/ssl/certs/ca-certificates.crt", "/usr/share/ca-certificates/ca-certificates.crt"
 	for name, test := range map[string]struct {
 		links   map[string]string
@@ -180,16 +180,9 @@ func TestCheck_TrustsWhatTheNodeTrusts(t *testing.T) {
 			f := newFolders(t)
 			f.put(there, ca, 0o644)
 			outside := filepath.Join(t.TempDir(), "bundle")
-			if err := os.WriteFile(outside, []byte(ca), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(outside, []byte(ca), 0o600))
 			for at, to := range test.links {
-				if err := os.MkdirAll(filepath.Dir(f.path(at)), 0o750); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Symlink(strings.Replace(to, "OUTSIDE", outside, 1), f.path(at)); err != nil {
-					t.Fatal(err)
-				}
+				f.link(at, strings.Replace(to, "OUTSIDE", outside, 1))
 			}
 			f.mount(contract.KeyReadiness, server.URL)
 			f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://127.0.0.1:1", "127.0.0.1"))
@@ -214,10 +207,7 @@ func TestCheck_QuotesNothingThatAProxySays(t *testing.T) {
 		"a reason":                {"HTTP/1.1 500 \x1b[31mECHO " + strings.Repeat("é", 5000) + "\r\n\r\n", "Internal Server Error"},
 		"a status of its own":     {"HTTP/1.1 799 ECHO\r\n\r\n", "status 799"},
 		"the request":             {"Proxy-Authorization: Basic ECHO\r\n\r\n", "the answer is not HTTP"},
-		"a version":               {"ECHO 200 OK\r\n\r\n", "the answer is not HTTP"},
-		"a status that is none":   {"HTTP/1.1 ECHO OK\r\n\r\n", "the answer is not HTTP"},
 		"a header without a name": {"HTTP/1.1 200 OK\r\nECHO\r\n\r\n", "the answer is not HTTP"},
-		"a length":                {"HTTP/1.1 200 OK\r\nContent-Length: ECHO\r\n\r\n", "the answer is not HTTP"},
 		"a coding":                {"HTTP/1.1 200 OK\r\nTransfer-Encoding: ECHO\r\n\r\n", "the answer is not HTTP"},
 		"many headers":            {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("ECHO", 30_000) + "\r\n\r\n", ""},
 		"nothing":                 {"", "the connection was closed without an answer"},
@@ -253,9 +243,7 @@ func answering(t *testing.T, text string) string {
 	t.Helper()
 	var listen net.ListenConfig
 	listener, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -285,7 +273,6 @@ func TestCheck_QuotesNothingOfACertificate(t *testing.T) {
 		"nobody trusts": {func(*x509.Certificate) {}, false, "certificate signed by unknown authority"},
 		"of another":    {func(c *x509.Certificate) { c.DNSNames = []string{encoded + ".example.com", "pa--w0rd"} }, true, "certificate is not for this host"},
 		"expired":       {func(c *x509.Certificate) { c.NotAfter = now.Add(-time.Hour) }, true, "certificate has expired or is not yet valid"},
-		"of later":      {func(c *x509.Certificate) { c.NotBefore = now.Add(time.Hour) }, true, "certificate has expired or is not yet valid"},
 		"for clients":   {func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }, true, "certificate is not valid"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -297,13 +284,9 @@ func TestCheck_QuotesNothingOfACertificate(t *testing.T) {
 			}
 			test.change(certificate)
 			key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			der, err := x509.CreateCertificate(rand.Reader, certificate, certificate, &key.PublicKey, key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			server := httptest.NewUnstartedServer(http.NotFoundHandler())
 			server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
 			server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -429,9 +412,7 @@ func TestCheck_ReadsUnitFilesThroughLinks(t *testing.T) {
 	f := newFolders(t)
 	f.put("/etc/systemd/system/kubelet.service.d/http-proxy.conf", systemd.EnvironmentFileHeader+"\n[Service]\nEnvironmentFile=/etc/capi-proxy-patcher/proxy.env\n", 0o644)
 	f.put("/opt/theirs.conf", "[Service]\nUnsetEnvironment=HTTP_PROXY\n", 0o644)
-	if err := os.Symlink("/opt/theirs.conf", f.path("/etc/systemd/system/kubelet.service.d/zz.conf")); err != nil {
-		t.Fatal(err)
-	}
+	f.link("/etc/systemd/system/kubelet.service.d/zz.conf", "/opt/theirs.conf")
 	err := nodeagent.Check(t.Context(), f.Options, io.Discard)
 	if err == nil || !strings.HasSuffix(err.Error(), "HTTP_PROXY unset by /etc/systemd/system/kubelet.service.d/zz.conf") {
 		t.Error(err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -25,6 +24,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
 
@@ -44,14 +44,16 @@ func newFolders(t *testing.T) folders {
 	f.mount(contract.KeyTrustedCABundle, systemd.EnvironmentFileHeader+"\n")
 	f.mount(contract.KeySetup, "#!/bin/sh\n"+systemd.EnvironmentFileHeader+"\n")
 	f.recipe(false, contract.TargetCommands, contract.TargetTrust)
-	for path, key := range map[string]string{
-		contract.PathProxyEnv: contract.KeyProxyEnv, contract.PathTrustedCA: contract.KeyTrustedCABundle, contract.PathSetup: contract.KeySetup,
+	for key, at := range map[string]struct {
+		path string
+		mode fs.FileMode
+	}{
+		contract.KeyProxyEnv: {contract.PathProxyEnv, 0o600}, contract.KeyTrustedCABundle: {contract.PathTrustedCA, 0o644},
+		contract.KeySetup: {contract.PathSetup, 0o755},
 	} {
 		content, err := os.ReadFile(filepath.Join(f.From, key))
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.put(path, string(content), map[string]fs.FileMode{contract.PathProxyEnv: 0o600, contract.PathTrustedCA: 0o644, contract.PathSetup: 0o755}[path])
+		must(t, err)
+		f.put(at.path, string(content), at.mode)
 	}
 	return f
 }
@@ -60,13 +62,9 @@ func newFolders(t *testing.T) folders {
 func (f folders) recipe(replace bool, targets ...contract.Target) {
 	f.t.Helper()
 	recipe, err := patch.NewRecipe(patch.Options{Targets: targets})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	data, err := patch.NodeData(nil, recipe, replace)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	f.mount(contract.KeyNodeFiles, string(data[contract.KeyNodeFiles]))
 }
 
@@ -77,9 +75,7 @@ func proxyEnv(t *testing.T, proxy string, noProxy ...string) string {
 		vars = append(vars, systemd.Var{Name: "NO_PROXY", Value: value})
 	}
 	content, err := systemd.EnvironmentFile(vars)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(content)
 }
 
@@ -87,9 +83,7 @@ func proxyEnv(t *testing.T, proxy string, noProxy ...string) string {
 func (f folders) mount(key, content string) {
 	f.t.Helper()
 	target := filepath.Join(f.From, "..data-"+key)
-	if err := os.WriteFile(target, []byte(content), 0o600); err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, os.WriteFile(target, []byte(content), 0o600))
 	if err := os.Symlink(target, filepath.Join(f.From, key)); err != nil && !os.IsExist(err) {
 		f.t.Fatal(err)
 	}
@@ -99,15 +93,14 @@ func (f folders) path(name string) string { return filepath.Join(f.Root, name) }
 
 func (f folders) put(name, content string, mode fs.FileMode) {
 	f.t.Helper()
-	if err := os.MkdirAll(filepath.Dir(f.path(name)), 0o750); err != nil {
-		f.t.Fatal(err)
-	}
-	if err := os.WriteFile(f.path(name), []byte(content), 0o600); err != nil {
-		f.t.Fatal(err)
-	}
-	if err := os.Chmod(f.path(name), mode); err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, os.MkdirAll(filepath.Dir(f.path(name)), 0o750), os.WriteFile(f.path(name), []byte(content), 0o600),
+		os.Chmod(f.path(name), mode))
+}
+
+// link makes a link at a path of the node.
+func (f folders) link(name, to string) {
+	f.t.Helper()
+	must(f.t, os.MkdirAll(filepath.Dir(f.path(name)), 0o750), os.Symlink(to, f.path(name)))
 }
 
 // tree lists what is below the root.
@@ -129,10 +122,27 @@ func (f folders) tree() map[string]string {
 		found[strings.TrimPrefix(path, f.Root)] = info.Mode().String() + " " + string(content)
 		return err
 	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	return found
+}
+
+// has compares what is below the root with what was there.
+func (f folders) has(want map[string]string) {
+	f.t.Helper()
+	if diff := cmp.Diff(want, f.tree()); diff != "" {
+		f.t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// counting returns the URL of a server that answers request n, from 1, with a status, and how many it has answered.
+func counting(t *testing.T, status func(n int32) int) (url string, requests *atomic.Int32) {
+	t.Helper()
+	requests = &atomic.Int32{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status(requests.Add(1)))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, requests
 }
 
 func TestApply_WritesFilesWithTheirModes(t *testing.T) {
@@ -145,16 +155,10 @@ func TestApply_WritesFilesWithTheirModes(t *testing.T) {
 	if err := nodeagent.DryRun(f.Options, &out); err != nil || out.String() != "write /etc/capi-proxy-patcher/proxy.env\n" {
 		t.Errorf("dry run: %s %v", &out, err)
 	}
-	if diff := cmp.Diff(before, f.tree()); diff != "" {
-		t.Errorf("the dry run writes (-want +got):\n%s", diff)
-	}
-	if err := nodeagent.Apply(t.Context(), f.Options, &log); err != nil {
-		t.Fatal(err)
-	}
+	f.has(before)
+	must(t, nodeagent.Apply(t.Context(), f.Options, &log))
 	before[contract.PathProxyEnv] = "-rw------- " + want
-	if diff := cmp.Diff(before, f.tree()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	f.has(before)
 	if strings.Contains(log.String()+out.String(), "p%40") {
 		t.Errorf("the password is in the log: %s%s", &log, &out)
 	}
@@ -186,19 +190,12 @@ func TestApply_FollowsNoLink(t *testing.T) {
 				t.Fatal(err)
 			}
 			target, err := filepath.Rel(filepath.Dir(f.path(link.at)), elsewhere)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Symlink(target, f.path(link.at)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err, os.Symlink(target, f.path(link.at)))
 			before := f.tree()
 			if err := nodeagent.Apply(t.Context(), f.Options, &bytes.Buffer{}); err == nil {
 				t.Error("no error")
 			}
-			if diff := cmp.Diff(before, f.tree()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			f.has(before)
 		})
 	}
 }
@@ -209,26 +206,23 @@ func TestApplyAgain_EndsWithEachNewCause(t *testing.T) {
 	t.Parallel()
 	f := newFolders(t)
 	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:new@proxy:3128"))
-	var requests atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		switch n := requests.Add(1); { // each is asked twice
+	url, requests := counting(t, func(n int32) int {
+		switch { // each is asked twice
 		case n <= 6: //nolint:mnd // the end of the first container, and two questions of the second
-			w.WriteHeader(http.StatusBadGateway)
+			return http.StatusBadGateway
 		case n <= 8: //nolint:mnd // another cause
-			w.WriteHeader(http.StatusProxyAuthRequired)
+			return http.StatusProxyAuthRequired
 		}
-	}))
-	t.Cleanup(server.Close)
-	f.mount(contract.KeyReadiness, server.URL)
+		return http.StatusOK
+	})
+	f.mount(contract.KeyReadiness, url)
 	before := f.tree()
 	for run, want := range []string{"status 502", "status 407"} {
 		err := nodeagent.ApplyAgain(t.Context(), f.Options, time.Millisecond, nil, io.Discard)
 		if err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("run %d: %v", run, err)
 		}
-		if diff := cmp.Diff(before, f.tree()); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		f.has(before)
 	}
 	if requests.Load() != 8 { //nolint:mnd // see above
 		t.Errorf("%d requests", requests.Load())
@@ -236,7 +230,7 @@ func TestApplyAgain_EndsWithEachNewCause(t *testing.T) {
 	if err := nodeagent.ApplyAgain(t.Context(), f.Options, time.Millisecond, nil, io.Discard); err != nil {
 		t.Error(err)
 	}
-	server.Close()
+	f.mount(contract.KeyReadiness, "http://127.0.0.1:1")
 	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:third@proxy:3128"))
 	stop := make(chan os.Signal, 1)
 	stop <- os.Interrupt
@@ -253,9 +247,7 @@ func TestApply_KeepsAFileOfSomebodyElseForRoot(t *testing.T) {
 	f.recipe(true, contract.TargetCommands, contract.TargetTrust)
 	f.put(contract.PathProxyEnv, "HTTP_PROXY="+secret+"\n", 0o644)
 	before := f.tree()
-	if err := nodeagent.Apply(t.Context(), f.Options, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must(t, nodeagent.Apply(t.Context(), f.Options, io.Discard))
 	const kept = "/etc/capi-proxy-patcher/replaced"
 	folder, err := os.Stat(f.path(kept))
 	if err != nil || folder.Mode().Perm() != 0o700 {
@@ -264,12 +256,8 @@ func TestApply_KeepsAFileOfSomebodyElseForRoot(t *testing.T) {
 	if tree := f.tree(); tree[kept+"/proxy.env"] != before[contract.PathProxyEnv] || tree[contract.PathProxyEnv] == before[contract.PathProxyEnv] {
 		t.Errorf("%v", tree)
 	}
-	if err := nodeagent.Apply(t.Context(), nodeagent.Options{Root: f.Root}, io.Discard); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(map[string]string{contract.PathProxyEnv: before[contract.PathProxyEnv]}, f.tree()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must(t, nodeagent.Apply(t.Context(), nodeagent.Options{Root: f.Root}, io.Discard))
+	f.has(map[string]string{contract.PathProxyEnv: before[contract.PathProxyEnv]})
 	if _, err := os.Stat(f.path(kept)); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
@@ -278,20 +266,14 @@ func TestApply_KeepsAFileOfSomebodyElseForRoot(t *testing.T) {
 func TestApply_AsksTheDefaultEndpointOnlyIfThereIsNoOther(t *testing.T) {
 	t.Parallel()
 	f := newFolders(t)
-	var requests atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		requests.Add(1)
-		w.WriteHeader(http.StatusBadGateway)
-	}))
-	t.Cleanup(server.Close)
-	f.Endpoint = server.URL
+	url, requests := counting(t, func(int32) int { return http.StatusBadGateway })
+	f.Endpoint = url
 	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:new@proxy:3128"))
-	if err := nodeagent.Apply(t.Context(), f.Options, io.Discard); err == nil || !strings.Contains(err.Error(), server.URL+": status 502") {
+	if err := nodeagent.Apply(t.Context(), f.Options, io.Discard); err == nil || !strings.Contains(err.Error(), url+": status 502") {
 		t.Error(err)
 	}
-	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	t.Cleanup(other.Close)
-	f.mount(contract.KeyReadiness, other.URL)
+	other, _ := counting(t, func(int32) int { return http.StatusOK })
+	f.mount(contract.KeyReadiness, other)
 	asked := requests.Load()
 	if err := nodeagent.Apply(t.Context(), f.Options, io.Discard); err != nil || requests.Load() != asked {
 		t.Errorf("%v, and %d requests", err, requests.Load()-asked)
@@ -303,38 +285,27 @@ func TestHealthy_NamesTheFileThatWouldHaveTheLastWord(t *testing.T) {
 	t.Parallel()
 	const folder, name = "/etc/systemd/system/kubelet.service.d/", "kubelet would have other values than those of the proxy Secret: "
 	recipe, err := patch.NewRecipe(patch.Options{Targets: contract.Targets()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	data, err := patch.NodeData(map[string][]byte{
 		contract.KeyProxyEnv: []byte(proxyEnv(t, "http://u:"+secret+"@proxy:3128", "a.example.com")), contract.KeyTrustedCABundle: []byte(systemd.EnvironmentFileHeader + "\n"),
 	}, recipe, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	version, err := node.NewVersion(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for at, test := range map[string]struct{ dropIn, want string }{
 		"http-proxy.conf":    {"[Service]\nEnvironmentFile=/etc/mine.env\n", ""},
 		"10-earlier.conf":    {"[Service]\nEnvironmentFile=/etc/mine.env\n", ""},
 		"zz-later.conf":      {"[Service]\nEnvironmentFile=/etc/mine.env\n", name + "HTTPS_PROXY from /etc/mine.env, which " + folder + "zz-later.conf reads"},
-		"zz-other.conf":      {"[Service]\nEnvironmentFile=/etc/other.env\n", ""},
 		"zz-reset.conf":      {"[Service]\nEnvironmentFile=\n", name + "HTTP_PROXY, HTTPS_PROXY, NO_PROXY not read from " + contract.PathProxyEnv + ", because " + folder + "zz-reset.conf resets EnvironmentFile="},
-		"zz-unset.conf":      {"[Service]\nUnsetEnvironment=NO_PROXY\n", name + "NO_PROXY unset by " + folder + "zz-unset.conf"},
 		"zz-no-drop-in.text": {"[Service]\nEnvironmentFile=\n", ""},
 	} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
 			f := newFolders(t)
 			f.put("/etc/mine.env", "HTTPS_PROXY=http://mine\n", 0o644)
-			f.put("/etc/other.env", "LANG=C\n", 0o644)
 			f.put(folder+at, test.dropIn, 0o644)
 			on, err := nodeagent.Open(f.Root)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got := ""
 			if err := nodeagent.New(t.Context(), f.Root, on, func(string) {}).Healthy(version, nil, []string{"kubelet"}); err != nil {
 				got = err.Error()
@@ -356,9 +327,7 @@ func TestApply_WritesNothingWithoutSystemd(t *testing.T) {
 	if err == nil || !strings.HasPrefix(err.Error(), "connecting to systemd: ") {
 		t.Error(err)
 	}
-	if diff := cmp.Diff(before, f.tree()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	f.has(before)
 }
 
 // An annotation that goes away and comes back, a forced deletion of a Pod, or a run by hand: two applies on one node.
@@ -372,10 +341,11 @@ func TestApply_WaitsForAnotherOne(t *testing.T) {
 		versions := map[string]string{}
 		for who, from := range map[string]folders{"a": f, "b": other} {
 			mark := fmt.Sprintf("%s%d", who, round)
-			from.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:"+mark+"@proxy:3128"))
+			env, script := proxyEnv(t, "http://u:"+mark+"@proxy:3128"), "#!/bin/sh\n"+systemd.EnvironmentFileHeader+"\n# "+mark+"\n"
+			from.mount(contract.KeyProxyEnv, env)
 			from.mount(contract.KeyTrustedCABundle, systemd.EnvironmentFileHeader+"\n")
-			from.mount(contract.KeySetup, "#!/bin/sh\n"+systemd.EnvironmentFileHeader+"\n# "+mark+"\n")
-			versions[proxyEnv(t, "http://u:"+mark+"@proxy:3128")] = "#!/bin/sh\n" + systemd.EnvironmentFileHeader + "\n# " + mark + "\n"
+			from.mount(contract.KeySetup, script)
+			versions[env] = script
 		}
 		var running sync.WaitGroup
 		errs := make([]error, 2)
@@ -402,16 +372,15 @@ func TestApply_RemembersWhatWasPutBack(t *testing.T) {
 	t.Parallel()
 	f := newFolders(t)
 	before := f.tree()
-	var requests atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if requests.Add(1) > 1 {
-			w.WriteHeader(http.StatusBadGateway)
+	url, requests := counting(t, func(n int32) int {
+		if n > 1 {
+			return http.StatusBadGateway
 		}
-	}))
-	t.Cleanup(server.Close)
-	f.mount(contract.KeyReadiness, server.URL+"/?token="+secret)
+		return http.StatusOK
+	})
+	f.mount(contract.KeyReadiness, url+"/?token="+secret)
 	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:"+secret+"@proxy:3128"))
-	want := "readiness endpoints do not answer with the mounted values: " + server.URL +
+	want := "readiness endpoints do not answer with the mounted values: " + url +
 		": status 502; the previous files were restored"
 	asked := int32(0)
 	for range 3 {
@@ -419,9 +388,7 @@ func TestApply_RemembersWhatWasPutBack(t *testing.T) {
 		if failed := (*node.RolledBackError)(nil); !errors.As(err, &failed) || failed.Left != nil || err.Error() != want {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(before, f.tree()); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		f.has(before)
 		if asked == 0 {
 			asked = requests.Load()
 		}
@@ -453,9 +420,7 @@ func TestWatch_SaysWhatDiffers(t *testing.T) {
 	f := newFolders(t)
 	f.recipe(false, contract.TargetKubelet, contract.TargetTrust)
 	dropIn, err := systemd.EnvironmentFileDropIn(contract.PathProxyEnv, contract.PathNodeEnv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f.put("/etc/systemd/system/kubelet.service.d/http-proxy.conf", string(dropIn), 0o644)
 	f.put(contract.PathNodeEnv, systemd.EnvironmentFileHeader+"\nNO_PROXY=\"10.0.0.1\"\n", 0o600)
 	address := freeAddress(t)
@@ -467,9 +432,7 @@ func TestWatch_SaysWhatDiffers(t *testing.T) {
 		t.Helper()
 		wait.Rule{Still: 10 * time.Second, Poll: 10 * time.Millisecond}.Until(t, "readyz", func() string {
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/readyz", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			response, err := http.DefaultTransport.RoundTrip(request)
 			if err != nil {
 				return err.Error()
@@ -518,11 +481,7 @@ func TestWatch_ListensOnTheLoopbackInterfaceOnly(t *testing.T) {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	var listen net.ListenConfig
-	listener, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
+	address, err := ports.Address(t.Context())
+	must(t, err)
+	return address
 }

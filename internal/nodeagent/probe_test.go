@@ -1,12 +1,9 @@
 package nodeagent_test
 
 import (
+	"cmp"
 	"encoding/json"
-	"encoding/pem"
-	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -19,10 +16,7 @@ import (
 // A probe says of a node what is wrong with it, and no more of a proxy than it has to.
 func TestProbe_NamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	t.Cleanup(server.Close)
-	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	server, ca := newTLSServer(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	const bundle = "/etc/ssl/certs/ca-certificates.crt"
 	for name, test := range map[string]struct {
 		userinfo, noProxy, apiServer string
@@ -55,24 +49,14 @@ func TestProbe_NamesWhatIsWrong(t *testing.T) {
 			t.Parallel()
 			p := newProxy(t, server, http.StatusOK)
 			f := newFolders(t)
-			userinfo, noProxy := "user:p%40%22%24s", "10.0.0.0/8,127.0.0.1,.svc"
-			if test.userinfo != "" {
-				userinfo = test.userinfo
-			}
-			if test.noProxy != "" {
-				noProxy = test.noProxy
-			}
 			if test.away {
 				p.Close()
 			}
-			if !test.without {
-				f.put(contract.PathProxyEnv, proxyEnv(t, p.url(userinfo), noProxy), 0o600)
-			} else if err := os.Remove(f.path(contract.PathProxyEnv)); err != nil {
-				t.Fatal(err)
-			}
-			apiServer := server.URL
-			if test.apiServer != "" {
-				apiServer = test.apiServer
+			if test.without {
+				must(t, os.Remove(f.path(contract.PathProxyEnv)))
+			} else {
+				f.put(contract.PathProxyEnv, proxyEnv(t, p.url(cmp.Or(test.userinfo, "user:p%40%22%24s")),
+					cmp.Or(test.noProxy, "10.0.0.0/8,127.0.0.1,.svc")), 0o600)
 			}
 			f.put(contract.PathTrustedCA, ca, 0o644)
 			if !test.untrusted {
@@ -80,12 +64,10 @@ func TestProbe_NamesWhatIsWrong(t *testing.T) {
 			}
 			f.put("/etc/kubernetes/pki/ca.crt", ca, 0o644)
 			answers, err := nodeagent.Probe(t.Context(), nodeagent.ProbeOptions{
-				Root: f.Root, Endpoints: []string{"https://registry.example.com/v2/?t0ken"}, APIServer: apiServer,
+				Root: f.Root, Endpoints: []string{"https://registry.example.com/v2/?t0ken"}, APIServer: cmp.Or(test.apiServer, server.URL),
 				Nodes: []string{"10.1.2.3", "no address"},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var checks []string
 			for _, answer := range answers {
 				checks = append(checks, string(answer.Check))
@@ -150,9 +132,7 @@ func TestProbe_IsBounded(t *testing.T) {
 		Root: f.Root, Endpoints: slices.Repeat([]string{long}, 100), APIServer: long, DNSName: long,
 		Nodes: slices.Repeat([]string{"2001:db8:1111:2222:3333:4444:5555:6666"}, 100),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := json.Marshal(answers)
 	if err != nil || len(text) > 4096 || strings.Contains(string(text), "\x1b") {
 		t.Errorf("%d bytes, %v: %q", len(text), err, text)
