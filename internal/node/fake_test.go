@@ -337,8 +337,15 @@ func forgetNames(folder *inode) {
 	}
 }
 
-// files lists all paths with what is there.
+// files lists the paths of all files with what is there.
 func (d *disk) files() map[string]string {
+	files := d.tree()
+	maps.DeleteFunc(files, func(name, _ string) bool { return strings.HasSuffix(name, "/") })
+	return files
+}
+
+// tree lists folders, too, whose paths end in a slash.
+func (d *disk) tree() map[string]string {
 	files := map[string]string{}
 	var walk func(at string, n *inode)
 	walk = func(at string, n *inode) {
@@ -346,27 +353,11 @@ func (d *disk) files() map[string]string {
 			files[at] = fmt.Sprintf("%o %t %s", n.mode, n.foreign, n.content)
 			return
 		}
+		files[at+"/"] = "a folder"
 		for name, inside := range n.names {
 			walk(at+"/"+name, inside)
 		}
 	}
 	walk("", d.root)
 	return files
-}
-
-// folders lists the paths of all folders.
-func (d *disk) folders() []string {
-	var found []string
-	var walk func(at string, n *inode)
-	walk = func(at string, n *inode) {
-		found = append(found, at)
-		for name, inside := range n.names {
-			if inside.names != nil {
-				walk(at+"/"+name, inside)
-			}
-		}
-	}
-	walk("", d.root)
-	slices.Sort(found)
-	return found
 }

@@ -24,9 +24,7 @@ func TestApply_DoesWhatPlanSays(t *testing.T) {
 				t.Parallel()
 				d := newDisk(t, withTargets(t, old, from...))
 				before := d.files()
-				if err := d.host().Apply(version(t, withTargets(t, changed, to...)), nil); err != nil {
-					t.Fatal(err)
-				}
+				d.brings(t, withTargets(t, changed, to...))
 				want, after := patch.ChangeOf(patch.Spec{Files: recipeOf(t, from).Files}, recipeOf(t, to), "", false), d.files()
 				var got patch.NodeChange
 				for _, path := range patch.ManagedPaths() {

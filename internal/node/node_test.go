@@ -117,10 +117,28 @@ func (d *disk) apply(v node.Version, tried error) (err error, cut bool) { //noli
 	return d.host().Apply(v, tried), false
 }
 
-// inForce reports what is wrong with a node on which a version has to be in force, files, services, and nothing else.
-func (d *disk) inForce(t *testing.T, data map[string][]byte) string {
+// brings applies data, which has to work.
+func (d *disk) brings(t *testing.T, data map[string][]byte) {
 	t.Helper()
-	return d.differs(newDisk(t, data))
+	if err := d.host().Apply(version(t, data), nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inForce holds that data is in force on a node, files, services, and nothing else.
+func (d *disk) inForce(t *testing.T, data map[string][]byte) {
+	t.Helper()
+	if diff := d.differs(newDisk(t, data)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// has holds that files and folders are those that there were.
+func (d *disk) has(t *testing.T, files map[string]string) {
+	t.Helper()
+	if diff := cmp.Diff(files, d.tree()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
 // differs compares a node with another: files, services, and the trust store.
@@ -130,53 +148,6 @@ func (d *disk) differs(want *disk) string {
 
 func TestApply_BringsWhatChangedIntoForceAndNothingElse(t *testing.T) {
 	t.Parallel()
-	before := data(t, "old", "CA1\n", "script1\n")
-	tests := map[string]struct {
-		want map[string][]byte
-		// services are the calls of Services, in order.
-		services []string
-	}{
-		"nothing":         {before, nil},
-		"the script":      {data(t, "old", "CA1\n", "script2\n"), nil},
-		"the environment": {data(t, rude, "CA1\n", "script1\n"), []string{"ready", "healthy containerd,kubelet", "check", "addresses", "restart containerd,kubelet", "check"}},
-		"certificates":    {data(t, "old", "CA2\n", "script1\n"), []string{"ready", "healthy containerd,kubelet", "check", "trust", "restart containerd,kubelet", "check"}},
-		"all":             {data(t, rude, "", "script2\n"), []string{"ready", "healthy containerd,kubelet", "check", "trust", "addresses", "restart containerd,kubelet", "check"}},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := newDisk(t, before)
-			if err := d.host().Apply(version(t, test.want), nil); err != nil {
-				t.Fatal(err)
-			}
-			d.powerCut()
-			if diff := d.inForce(t, test.want); diff != "" {
-				t.Errorf("after the power failed (-want +got):\n%s", diff)
-			}
-			called := slices.DeleteFunc(slices.Clone(d.calls), func(c string) bool { return strings.Contains(c, "/") })
-			if diff := cmp.Diff(test.services, called, cmp.Comparer(slices.Equal[[]string])); diff != "" {
-				t.Errorf("services (-want +got):\n%s", diff)
-			}
-			for i, call := range d.calls {
-				if strings.HasPrefix(call, "rename ") && !strings.HasPrefix(d.calls[i+1], "sync /etc/") {
-					t.Errorf("%s is followed by %s: a file system may do them in another order", call, d.calls[i+1])
-				}
-			}
-			d.calls = nil
-			if err := d.host().Apply(version(t, test.want), nil); err != nil {
-				t.Fatal(err)
-			}
-			for _, call := range d.calls {
-				if !strings.HasPrefix(call, "read ") && !strings.HasPrefix(call, "list ") && !strings.HasPrefix(call, "lock ") {
-					t.Errorf("a second run does %s", call)
-				}
-			}
-		})
-	}
-}
-
-func TestApply_RestartsOnlyWhatReadsWhatChanged(t *testing.T) {
-	t.Parallel()
 	all := contract.Targets()
 	without := func(target contract.Target) []contract.Target {
 		return slices.DeleteFunc(slices.Clone(all), func(t contract.Target) bool { return t == target })
@@ -184,8 +155,14 @@ func TestApply_RestartsOnlyWhatReadsWhatChanged(t *testing.T) {
 	plain, certified := data(t, "old", "", "x\n"), data(t, "old", "CA1\n", "x\n")
 	for name, test := range map[string]struct {
 		before, want map[string][]byte
-		calls        string
+		// calls are those of Services, in order.
+		calls string
 	}{
+		"nothing":                   {certified, certified, ""},
+		"the script":                {certified, data(t, "old", "CA1\n", "y\n"), ""},
+		"the environment":           {certified, data(t, rude, "CA1\n", "x\n"), "ready healthy containerd,kubelet check addresses restart containerd,kubelet check"},
+		"certificates":              {certified, data(t, "old", "CA2\n", "x\n"), "ready healthy containerd,kubelet check trust restart containerd,kubelet check"},
+		"all":                       {certified, data(t, rude, "", "y\n"), "ready healthy containerd,kubelet check trust addresses restart containerd,kubelet check"},
 		"all is new":                {withTargets(t, plain), plain, "ready healthy containerd,kubelet check addresses restart containerd,kubelet check"},
 		"all is new, certificates":  {withTargets(t, plain), certified, "ready healthy containerd,kubelet check trust addresses restart containerd,kubelet check"},
 		"all goes":                  {plain, withTargets(t, plain), "ready healthy containerd,kubelet restart containerd,kubelet"},
@@ -200,19 +177,23 @@ func TestApply_RestartsOnlyWhatReadsWhatChanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDisk(t, test.before)
-			if err := d.host().Apply(version(t, test.want), nil); err != nil {
-				t.Fatal(err)
-			}
+			d.brings(t, test.want)
+			d.powerCut()
 			called := slices.DeleteFunc(slices.Clone(d.calls), func(c string) bool { return strings.Contains(c, "/") })
 			if got := strings.Join(called, " "); got != test.calls {
 				t.Errorf("services: %s, want %s", got, test.calls)
 			}
 			want := newDisk(t, test.want)
-			if !strings.Contains(strings.Join(d.calls, " "), "addresses") && d.content(contract.PathNodeEnv) == nil {
+			if !slices.Contains(d.calls, "addresses") && d.content(contract.PathNodeEnv) == nil {
 				delete(must(want.find("/etc/capi-proxy-patcher")).names, "node.env") // bootstrap makes it for the shell
 			}
 			if diff := d.differs(want); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("after the power failed (-want +got):\n%s", diff)
+			}
+			for i, call := range d.calls {
+				if strings.HasPrefix(call, "rename ") && !strings.HasPrefix(d.calls[i+1], "sync /etc/") {
+					t.Errorf("%s is followed by %s: a file system may do them in another order", call, d.calls[i+1])
+				}
 			}
 			if drift, err := d.host().Drift(version(t, test.want)); err != nil || len(drift) > 0 {
 				t.Errorf("drift %q, %v", drift, err)
@@ -220,7 +201,20 @@ func TestApply_RestartsOnlyWhatReadsWhatChanged(t *testing.T) {
 			if plan, err := d.host().Plan(version(t, test.want)); err != nil || !plan.IsEmpty() {
 				t.Errorf("plan %q, %v", plan.Lines(), err)
 			}
+			d.calls = nil
+			d.brings(t, test.want)
+			d.onlyCalls(t, "read", "list", "lock")
 		})
+	}
+}
+
+// onlyCalls holds that there were no calls but of some kinds.
+func (d *disk) onlyCalls(t *testing.T, kinds ...string) {
+	t.Helper()
+	for _, call := range d.calls {
+		if kind, _, _ := strings.Cut(call, " "); !slices.Contains(kinds, kind) {
+			t.Errorf("calls %s", call)
+		}
 	}
 }
 
@@ -234,14 +228,12 @@ func TestApply_LeavesNothingBehind(t *testing.T) {
 		d := world(t, withTargets(t, full), foreign)
 		delete(must(d.find("/etc")).names, "capi-proxy-patcher")
 		delete(must(d.find("/etc")).durable, "capi-proxy-patcher")
-		before, folders := d.files(), d.folders()
+		before := d.tree()
 		kept := "keep the file of somebody else at " + theirs + " as /etc/capi-proxy-patcher/replaced/containerd.service.d-http-proxy.conf"
 		if plan, err := d.host().Plan(version(t, replacing(full))); err != nil || slices.Contains(plan.Lines(), kept) != foreign {
 			t.Errorf("plan %q, %v", plan.Lines(), err)
 		}
-		if err := d.host().Apply(version(t, replacing(full)), nil); err != nil {
-			t.Fatal(err)
-		}
+		d.brings(t, replacing(full))
 		restored := "restore " + theirs + " of somebody else"
 		if plan, err := d.host().Plan(version(t, withTargets(t, full))); err != nil || slices.Contains(plan.Lines(), restored) != foreign {
 			t.Errorf("plan %q, %v", plan.Lines(), err)
@@ -249,40 +241,37 @@ func TestApply_LeavesNothingBehind(t *testing.T) {
 		if kept := d.content("/etc/capi-proxy-patcher/replaced/containerd.service.d-http-proxy.conf"); (kept != nil) != foreign {
 			t.Errorf("kept %q", kept)
 		}
-		if err := d.host().Apply(version(t, withTargets(t, full)), nil); err != nil {
-			t.Fatal(err)
-		}
+		d.brings(t, withTargets(t, full))
 		d.powerCut()
-		if diff := cmp.Diff(before, d.files()) + cmp.Diff(folders, d.folders()); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		d.has(t, before)
 	}
 }
 
 func TestApply_WritesNothingThatCannotWork(t *testing.T) {
 	t.Parallel()
 	before, want := data(t, "old", "CA1\n", "x\n"), data(t, rude, "CA2\n", "y\n")
+	refuse := func(refused string) func(*disk) {
+		return func(d *disk) { d.refuses = func(call string, _, _ []byte) bool { return call == refused } }
+	}
 	for name, test := range map[string]struct {
 		change func(*disk)
 		want   string
 	}{
-		"a service is not healthy": {func(d *disk) {
-			d.refuses = func(call string, _, _ []byte) bool { return call == "healthy" }
-		}, "containerd is not healthy"},
-		"the disk is full": {func(d *disk) { d.room = 1 << 20 }, "the disk of /etc on this node is full: "},
+		"a service is not healthy":         {refuse("healthy"), "containerd is not healthy"},
+		"an endpoint that does not answer": {refuse("check"), "the endpoint does not answer"},
+		"the disk is full":                 {func(d *disk) { d.room = 1 << 20 }, "the disk of /etc on this node is full: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, d := range []*disk{newDisk(t, before), newDisk(t, withTargets(t, before)), world(t, withTargets(t, before), true)} {
 				test.change(d)
-				files := d.files()
+				files := d.tree()
 				err := d.host().Apply(version(t, replacing(want)), nil)
 				if failed := (*node.RolledBackError)(nil); err == nil || errors.As(err, &failed) || !strings.HasPrefix(err.Error(), test.want) {
 					t.Errorf("%v", err)
 				}
-				if diff := cmp.Diff(files, d.files()); diff != "" {
-					t.Errorf("(-want +got):\n%s", diff)
-				}
+				d.has(t, files)
+				d.onlyCalls(t, "lock", "read", "list", "ready", "healthy", "room", "check")
 			}
 		})
 	}
@@ -299,9 +288,7 @@ func TestApply_LosesNoFileOfSomebodyElse(t *testing.T) {
 	if err == nil || !strings.HasPrefix(err.Error(), theirs+" on this node ") || !strings.Contains(err.Error(), "remove one of them") {
 		t.Error(err)
 	}
-	if err := d.host().Apply(version(t, withTargets(t, full)), nil); err != nil {
-		t.Error(err)
-	}
+	d.brings(t, withTargets(t, full))
 	kept := "/etc/capi-proxy-patcher/replaced/containerd.service.d-http-proxy.conf"
 	if now := d.files(); now[theirs] != files[theirs] || now[kept] != files[kept] {
 		t.Errorf("%v", now)
@@ -338,14 +325,12 @@ func TestApply_LeavesAFileOfSomebodyElse(t *testing.T) {
 				t.Parallel()
 				d := newDisk(t, before)
 				d.put(f.Path, file)
-				files := d.files()
+				files := d.tree()
 				err := d.host().Apply(version(t, want), nil)
 				if err == nil || !strings.HasPrefix(err.Error(), f.Path+" on this node ") {
 					t.Errorf("%v", err)
 				}
-				if diff := cmp.Diff(files, d.files()); diff != "" {
-					t.Errorf("(-want +got):\n%s", diff)
-				}
+				d.has(t, files)
 			})
 		}
 	}
@@ -368,12 +353,8 @@ func TestApply_MendsModeOwnerAndDrift(t *testing.T) {
 				if drift, err := d.host().Drift(version(t, want)); err != nil || !slices.Equal(drift, []string{f.Path}) {
 					t.Errorf("drift %q, %v", drift, err)
 				}
-				if err := d.host().Apply(version(t, want), nil); err != nil {
-					t.Fatal(err)
-				}
-				if diff := d.inForce(t, want); diff != "" {
-					t.Errorf("(-want +got):\n%s", diff)
-				}
+				d.brings(t, want)
+				d.inForce(t, want)
 				if drift, err := d.host().Drift(version(t, want)); err != nil || len(drift) > 0 {
 					t.Errorf("drift %q, %v", drift, err)
 				}
@@ -390,9 +371,7 @@ func TestApply_RestartsServicesWithADropInOfSomebodyElse(t *testing.T) {
 		name := systemd.DropInPath("kubelet")
 		d.put(name, &inode{content: []byte("[Service]\nEnvironmentFile=" + contract.PathProxyEnv + "\n"), mode: 0o644})
 		before := d.files()[name]
-		if err := d.host().Apply(version(t, withTargets(t, data(t, rude, "", "x\n"), target)), nil); err != nil {
-			t.Fatal(err)
-		}
+		d.brings(t, withTargets(t, data(t, rude, "", "x\n"), target))
 		if d.files()[name] != before || !strings.Contains(d.running["kubelet"], ",10.0.0.1") {
 			t.Errorf("target %s: %q, kubelet runs with %q", target, d.files()[name], d.running["kubelet"])
 		}
@@ -405,15 +384,11 @@ func TestApply_ReplacesAFileOfOwnAddressesOfSomebodyElse(t *testing.T) {
 	d := newDisk(t, withTargets(t, full))
 	d.put(contract.PathNodeEnv, &inode{content: []byte("NO_PROXY=mine\n"), mode: 0o640})
 	before := d.files()[contract.PathNodeEnv]
-	if err := d.host().Apply(version(t, replacing(full)), nil); err != nil {
-		t.Fatal(err)
-	}
+	d.brings(t, replacing(full))
 	if kept := d.files()["/etc/capi-proxy-patcher/replaced/node.env"]; kept != before {
 		t.Errorf("kept %q, want %q", kept, before)
 	}
-	if err := d.host().Apply(version(t, withTargets(t, full)), nil); err != nil {
-		t.Fatal(err)
-	}
+	d.brings(t, withTargets(t, full))
 	if now := d.files()[contract.PathNodeEnv]; now != before {
 		t.Errorf("restored %q, want %q", now, before)
 	}
@@ -458,9 +433,7 @@ func TestApply_MendsTheFileOfOwnAddresses(t *testing.T) {
 			if failed := (*node.RolledBackError)(nil); !errors.As(d.host().Apply(version(t, want), nil), &failed) || failed.Left != nil {
 				t.Error(failed)
 			}
-			if diff := d.inForce(t, want); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			d.inForce(t, want)
 		})
 	}
 }
@@ -490,9 +463,7 @@ func TestApply_PutsBackWhatDoesNotWork(t *testing.T) {
 			if !errors.As(err, &failed) || failed.Left != nil || err.Error() != cause+"; the previous files were restored" {
 				t.Fatalf("%#v", err)
 			}
-			if diff := d.inForce(t, before); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			d.inForce(t, before)
 			restarts := map[string]int{"trust": 1, "addresses": 1, "restart": 2, "check": 2}[call]
 			if got := strings.Count(strings.Join(d.calls, "\n"), "restart containerd"); got != restarts {
 				t.Errorf("%d restarts, want %d", got, restarts)
@@ -506,25 +477,6 @@ func TestApply_PutsBackWhatDoesNotWork(t *testing.T) {
 				t.Error("it is tried again")
 			}
 		})
-	}
-}
-
-func TestApply_WritesNothingIfAnEndpointDoesNotAnswer(t *testing.T) {
-	t.Parallel()
-	before := data(t, "old", "CA1\n", "x\n")
-	d := newDisk(t, before)
-	d.refuses = func(call string, _, _ []byte) bool { return call == "check" }
-	err := d.host().Apply(version(t, data(t, rude, "CA1\n", "x\n")), nil)
-	if failed := (*node.RolledBackError)(nil); err == nil || errors.As(err, &failed) {
-		t.Errorf("%v", err)
-	}
-	if diff := d.inForce(t, before); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	for _, call := range d.calls {
-		if word, _, _ := strings.Cut(call, " "); !slices.Contains([]string{"lock", "read", "list", "ready", "healthy", "room", "check"}, word) {
-			t.Errorf("calls %s", call)
-		}
 	}
 }
 
@@ -544,14 +496,8 @@ func TestHost_TouchesNothingWhileAnotherRunHasTheFolder(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if diff := d.inForce(t, before); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	for _, call := range d.calls {
-		if call != "lock /etc" {
-			t.Errorf("calls %s", call)
-		}
-	}
+	d.inForce(t, before)
+	d.onlyCalls(t, "lock")
 	d.locked = false
 	if err := d.host().Apply(version(t, want), nil); err != nil || d.locked {
 		t.Errorf("%v, locked afterwards: %t", err, d.locked)
