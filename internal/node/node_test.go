@@ -220,26 +220,33 @@ func (d *disk) onlyCalls(t *testing.T, kinds ...string) {
 
 func must(_, found *inode) *inode { return found }
 
-// A node as it was before the product: nothing of it is left, folders included.
+// A node as it was before the product: nothing of it is left, folders included, and files of somebody else are back.
 func TestApply_LeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	full := data(t, rude, "CA1\n", "x\n")
-	for _, foreign := range []bool{false, true} {
-		d := world(t, withTargets(t, full), foreign)
+	for foreign, aside := range map[string]string{
+		"": "/etc/capi-proxy-patcher/replaced", theirs: "/etc/capi-proxy-patcher/replaced/containerd.service.d-http-proxy.conf",
+		contract.PathNodeEnv: "/etc/capi-proxy-patcher/replaced/node.env",
+	} {
+		d := newDisk(t, withTargets(t, full))
 		delete(must(d.find("/etc")).names, "capi-proxy-patcher")
 		delete(must(d.find("/etc")).durable, "capi-proxy-patcher")
+		if foreign != "" {
+			d.put(foreign, &inode{content: []byte("[Service]\nEnvironment=HTTP_PROXY=http://mine\n"), mode: 0o640, foreign: true})
+			d.restarted()
+		}
 		before := d.tree()
-		kept := "keep the file of somebody else at " + theirs + " as /etc/capi-proxy-patcher/replaced/containerd.service.d-http-proxy.conf"
-		if plan, err := d.host().Plan(version(t, replacing(full))); err != nil || slices.Contains(plan.Lines(), kept) != foreign {
-			t.Errorf("plan %q, %v", plan.Lines(), err)
+		kept := "keep the file of somebody else at " + foreign + " as " + aside
+		if plan, err := d.host().Plan(version(t, replacing(full))); err != nil || slices.Contains(plan.Lines(), kept) != (foreign != "") {
+			t.Errorf("%q: plan %q, %v", foreign, plan.Lines(), err)
 		}
 		d.brings(t, replacing(full))
-		restored := "restore " + theirs + " of somebody else"
-		if plan, err := d.host().Plan(version(t, withTargets(t, full))); err != nil || slices.Contains(plan.Lines(), restored) != foreign {
-			t.Errorf("plan %q, %v", plan.Lines(), err)
+		if now := d.files(); now[aside] != before[foreign] {
+			t.Errorf("kept %q", now[aside])
 		}
-		if kept := d.content("/etc/capi-proxy-patcher/replaced/containerd.service.d-http-proxy.conf"); (kept != nil) != foreign {
-			t.Errorf("kept %q", kept)
+		restored := "restore " + foreign + " of somebody else"
+		if plan, err := d.host().Plan(version(t, withTargets(t, full))); err != nil || slices.Contains(plan.Lines(), restored) != (foreign != "") {
+			t.Errorf("%q: plan %q, %v", foreign, plan.Lines(), err)
 		}
 		d.brings(t, withTargets(t, full))
 		d.powerCut()
@@ -375,22 +382,6 @@ func TestApply_RestartsServicesWithADropInOfSomebodyElse(t *testing.T) {
 		if d.files()[name] != before || !strings.Contains(d.running["kubelet"], ",10.0.0.1") {
 			t.Errorf("target %s: %q, kubelet runs with %q", target, d.files()[name], d.running["kubelet"])
 		}
-	}
-}
-
-func TestApply_ReplacesAFileOfOwnAddressesOfSomebodyElse(t *testing.T) {
-	t.Parallel()
-	full := data(t, rude, "", "x\n")
-	d := newDisk(t, withTargets(t, full))
-	d.put(contract.PathNodeEnv, &inode{content: []byte("NO_PROXY=mine\n"), mode: 0o640})
-	before := d.files()[contract.PathNodeEnv]
-	d.brings(t, replacing(full))
-	if kept := d.files()["/etc/capi-proxy-patcher/replaced/node.env"]; kept != before {
-		t.Errorf("kept %q, want %q", kept, before)
-	}
-	d.brings(t, withTargets(t, full))
-	if now := d.files()[contract.PathNodeEnv]; now != before {
-		t.Errorf("restored %q, want %q", now, before)
 	}
 }
 
