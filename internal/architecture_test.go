@@ -4,8 +4,10 @@ package internal_test
 import (
 	"bytes"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -86,10 +88,6 @@ func TestOffline_IsImportedByTheCommandLineOnly(t *testing.T) {
 // is missing in a list is found by the linter, what is too much only here.
 func TestLinter_AllowsWhatIsImportedAndNoMore(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../.golangci.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var config struct {
 		Linters struct {
 			Settings struct {
@@ -103,7 +101,7 @@ func TestLinter_AllowsWhatIsImportedAndNoMore(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(text, &config); err != nil {
+	if err := yaml.Unmarshal([]byte(read(t, "../.golangci.yml")), &config); err != nil {
 		t.Fatal(err)
 	}
 	strict := 0
@@ -164,23 +162,48 @@ func imported(t *testing.T) map[string]imports {
 	return all
 }
 
+// goMod returns go.mod.
+func goMod(t *testing.T) *modfile.File {
+	t.Helper()
+	file, err := modfile.Parse("go.mod", []byte(read(t, "../go.mod")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// read returns the text of a file.
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// eachFile calls visit with the path of every file below a folder, or of the file itself.
+func eachFile(t *testing.T, root string, visit func(path string)) {
+	t.Helper()
+	if err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			visit(path)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestVersions_AreThoseOfClusterAPI keeps `go mod tidy` from raising the libraries above what Cluster API is tested
 // with.
 func TestVersions_AreThoseOfClusterAPI(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := modfile.Parse("go.mod", text, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := map[string]string{
 		"sigs.k8s.io/cluster-api": "v1.14.2", "sigs.k8s.io/cluster-api/api": "v1.14.2", "sigs.k8s.io/controller-runtime": "v0.24.1",
 		"k8s.io/api": "v0.36.3", "k8s.io/apiextensions-apiserver": "v0.36.3", "k8s.io/apimachinery": "v0.36.3", "k8s.io/client-go": "v0.36.3",
 	}
-	for _, requirement := range file.Require {
+	for _, requirement := range goMod(t).Require {
 		version, pinned := want[requirement.Mod.Path]
 		if pinned && requirement.Mod.Version != version {
 			t.Errorf("%s is at %s, want %s", requirement.Mod.Path, requirement.Mod.Version, version)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
 )
@@ -41,14 +40,7 @@ func TestModule_CanBeInstalledByVersion(t *testing.T) {
 			files = append(files, checkedInFile{root, path})
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	mod, err := modfile.Parse("go.mod", text, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mod := goMod(t)
 	if len(mod.Replace) > 0 || len(mod.Exclude) > 0 {
 		t.Errorf("go.mod has %d replace and %d exclude directives, which go install PACKAGE@VERSION refuses",
 			len(mod.Replace), len(mod.Exclude))

@@ -76,19 +76,12 @@ var libraries = []struct {
 // TestRooms_KeepToTheirLines compares the packages with their ceilings in docs/scope.md.
 func TestRooms_KeepToTheirLines(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/scope.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	ceilings := map[string]int{}
-	for _, row := range regexp.MustCompile("`([a-z/]+)` ([0-9]+)").FindAllStringSubmatch(string(page), -1) {
+	for _, row := range regexp.MustCompile("`([a-z/]+)` ([0-9]+)").FindAllStringSubmatch(read(t, "../docs/scope.md"), -1) {
 		ceilings[row[1]], _ = strconv.Atoi(row[2])
 	}
 	for name, files := range packages(t) {
-		lines := 0
-		for _, file := range files {
-			lines += file.lines
-		}
+		lines := linesOf(files)
 		switch ceiling, ok := ceilings[name]; {
 		case !ok:
 			t.Errorf("package %s has no place in the table of docs/scope.md: add it to its capability, with its lines", name)
@@ -107,17 +100,14 @@ func TestRooms_KeepToTheirLines(t *testing.T) {
 func TestHack_KeepsToItsLines(t *testing.T) {
 	t.Parallel()
 	const most = 2500
-	lines, folder := 0, os.DirFS("../hack")
-	err := fs.WalkDir(folder, ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" {
-			return err
+	lines := 0
+	eachFile(t, "../hack", func(path string) {
+		if filepath.Ext(path) == ".go" {
+			lines += strings.Count(read(t, path), "\n")
 		}
-		text, err := fs.ReadFile(folder, path)
-		lines += strings.Count(string(text), "\n")
-		return err
 	})
-	if err != nil || lines == 0 || lines > most {
-		t.Errorf("hack/ has %d lines of Go, at most %d: use a tool of others, or a script (%v)", lines, most, err)
+	if lines == 0 || lines > most {
+		t.Errorf("hack/ has %d lines of Go, at most %d: use a tool of others, or a script", lines, most)
 	}
 }
 
@@ -161,11 +151,7 @@ func TestRooms_KeepToTheirImports(t *testing.T) {
 		if count := len(imports[name]); name != "cli" && name != "manager" && (count > most || listed && count < most) {
 			t.Errorf("package %s imports %d of ours, want at most %d, which only falls", name, count, most)
 		}
-		lines := 0
-		for _, file := range files {
-			lines += file.lines
-		}
-		if lines < 100 && importers[name] == 1 {
+		if lines := linesOf(files); lines < 100 && importers[name] == 1 {
 			t.Errorf("package %s has %d lines and one importer: make it a file of that", name, lines)
 		}
 	}
@@ -230,11 +216,7 @@ func TestLibraries_AreReplacedByDecisionOnly(t *testing.T) {
 // TestContributing_NamesFilesThatExist follows the table of questions.
 func TestContributing_NamesFilesThatExist(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../CONTRIBUTING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(page), "| question |")
+	_, table, _ := strings.Cut(read(t, "../CONTRIBUTING.md"), "| question |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	if rows := strings.Count(table, "? |"); rows != 12 {
 		t.Errorf("%d questions, want 12", rows)
@@ -249,25 +231,15 @@ func TestContributing_NamesFilesThatExist(t *testing.T) {
 // TestTestingPage_NamesTestsThatExist: the page says which test holds a bug.
 func TestTestingPage_NamesTestsThatExist(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/testing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var code strings.Builder
-	files := os.DirFS("..")
-	for _, folder := range []string{"internal", "test"} {
-		if err := fs.WalkDir(files, folder, func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, "_test.go") {
-				return err
+	for _, folder := range []string{"../internal", "../test"} {
+		eachFile(t, folder, func(path string) {
+			if strings.HasSuffix(path, "_test.go") {
+				code.WriteString(read(t, path))
 			}
-			text, err := fs.ReadFile(files, path)
-			code.Write(text)
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
 	}
-	for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(string(page), -1) {
+	for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(read(t, "../docs/testing.md"), -1) {
 		if !strings.Contains(code.String(), "\nfunc "+name) {
 			t.Errorf("docs/testing.md names %s, which does not exist", name)
 		}
@@ -278,7 +250,13 @@ func TestTestingPage_NamesTestsThatExist(t *testing.T) {
 type source struct {
 	text   string
 	syntax *ast.File
-	lines  int
+}
+
+func linesOf(files []source) (lines int) {
+	for _, file := range files {
+		lines += strings.Count(file.text, "\n")
+	}
+	return lines
 }
 
 // packages returns the source below internal by package, without what is generated.
@@ -305,7 +283,7 @@ var parsed = sync.OnceValues(func() (map[string][]source, error) {
 		}
 		syntax, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution)
 		folder := filepath.ToSlash(filepath.Dir(path))
-		found[folder] = append(found[folder], source{string(text), syntax, strings.Count(string(text), "\n")})
+		found[folder] = append(found[folder], source{string(text), syntax})
 		return err
 	})
 	return found, err
