@@ -1,4 +1,4 @@
-package publish_test
+package publish
 
 import (
 	"encoding/json"
@@ -11,42 +11,29 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 )
 
 // everything asks for every output.
 const everything = "env,values=a.b,values=c,annotations,giantswarm,trust=cert-manager,pods,kapp-controller"
 
-func asks(t *testing.T, list string) publish.Asks {
+func asks(t *testing.T, list string) Asks {
 	t.Helper()
-	asks, err := publish.ParseList(list)
+	all, err := ParseList(list)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return asks
+	return all
 }
 
-func input(t *testing.T, data map[string]string) publish.Input {
+func input(t *testing.T, data map[string]string) Input {
 	t.Helper()
-	bytes := map[string][]byte{}
-	for key, value := range data {
-		bytes[key] = []byte(value)
-	}
-	settings, err := proxyconfig.Parse(bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return publish.Input{
-		Cluster: "prod", Secret: "Secret team-a/http-proxy", Settings: settings, NoProxy: "localhost,.svc,10.0.0.0/8",
-		HasNodeNetwork: true, Version: "v1.36.0",
-	}
+	return sample(t, data, "localhost,.svc,10.0.0.0/8")
 }
 
-func of(t *testing.T, list string, in publish.Input) publish.Result {
+func of(t *testing.T, list string, in Input) Result {
 	t.Helper()
-	result, err := publish.Of(asks(t, list), in)
+	result, err := Of(asks(t, list), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +41,7 @@ func of(t *testing.T, list string, in publish.Input) publish.Result {
 }
 
 // contents are the values of all Secrets, by Secret and key.
-func contents(r publish.Result) map[string]string {
+func contents(r Result) map[string]string {
 	all := map[string]string{}
 	for _, secret := range r.Secrets {
 		for key, value := range secret.Data {
@@ -64,7 +51,7 @@ func contents(r publish.Result) map[string]string {
 	return all
 }
 
-func reasons(r publish.Result) []string {
+func reasons(r Result) []string {
 	var all []string
 	for _, f := range r.Findings {
 		all = append(all, f.Reason)
@@ -90,7 +77,7 @@ func TestOf_MakesOutputsBesideEachOther(t *testing.T) {
 	names := map[string]int{}
 	for _, secret := range got.Secrets {
 		names[secret.Name] = len(secret.Data)
-		if clusters := publish.ClustersOf(secret.Name); secret.Delivered == nil && !slices.Equal(clusters, []string{"prod"}) {
+		if clusters := ClustersOf(secret.Name); secret.Delivered == nil && !slices.Equal(clusters, []string{"prod"}) {
 			t.Errorf("%s is of %s", secret.Name, clusters)
 		}
 	}
@@ -107,16 +94,16 @@ func TestOf_MakesOutputsBesideEachOther(t *testing.T) {
 
 func TestOutputs_GoWhereTheirHeaderSays(t *testing.T) {
 	t.Parallel()
-	workload := []publish.Name{"istio", "kapp-controller", "pods", "trust"}
-	for _, name := range []publish.Name{
+	workload := []Name{"istio", "kapp-controller", "pods", "trust"}
+	for _, name := range []Name{
 		"annotations", "env", "env-file", "giantswarm", "istio", "kapp-controller", "nodes", "pods", "tkg", "trust", "values", "unknown",
 	} {
-		if got := (publish.Output{Name: name}).IsForWorkload(); got != slices.Contains(workload, name) {
+		if got := (Output{Name: name}).IsForWorkload(); got != slices.Contains(workload, name) {
 			t.Errorf("%s is for the workload cluster: %v", name, got)
 		}
 	}
 	want := []string{contract.AnnotationHTTPProxy, contract.AnnotationHTTPSProxy, contract.AnnotationNoProxy}
-	if got := publish.AnnotationKeys(); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+	if got := AnnotationKeys(); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		t.Errorf("outputs write the annotations %q", got)
 	}
 }
@@ -162,7 +149,7 @@ func TestOf_HoldsNoCredentialWithoutTheAnnotation(t *testing.T) {
 			}
 			list := asks(t, outputs)
 			list.Credentials = true
-			with, err := publish.Of(list, in)
+			with, err := Of(list, in)
 			if err != nil || !slices.Equal(reasons(with), []string{"", ""}) {
 				t.Errorf("with the annotation: %v, %v", with.Findings, err)
 			}
@@ -243,8 +230,8 @@ func TestKept_NamesTheSameSecrets(t *testing.T) {
 	t.Parallel()
 	in := input(t, map[string]string{"httpProxy": "http://p:3128"})
 	for _, list := range []string{"", "env", "values=a", "annotations", "giantswarm", "trust", "pods=kyverno", "kapp-controller", everything} {
-		want, kept := of(t, list, in), publish.Kept(asks(t, list), "prod")
-		describe := func(r publish.Result) (names []string) {
+		want, kept := of(t, list, in), Kept(asks(t, list), "prod")
+		describe := func(r Result) (names []string) {
 			for _, secret := range r.Secrets {
 				names = append(names, fmt.Sprint(secret.Name, " ", secret.Output, " ", secret.Delivered))
 			}
@@ -282,11 +269,11 @@ func TestOf_PrintsEachProxyForAMeshOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			data := map[string]string{"httpProxy": tc.http, "httpsProxy": tc.https, "username": "needle", "password": "needle"}
-			asks, err := publish.ReadForRender(map[string]string{contract.AnnotationPublish: "istio"})
+			asks, err := ReadForRender(map[string]string{contract.AnnotationPublish: "istio"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			result, err := publish.Of(asks, input(t, data))
+			result, err := Of(asks, input(t, data))
 			if err != nil || len(result.Printed) != 1 || len(result.Printed[0].Objects) != len(tc.want) {
 				t.Fatalf("got %v, %v", result, err)
 			}
