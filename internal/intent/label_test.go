@@ -85,21 +85,14 @@ func TestCheckNames_SuggestsTheNearest(t *testing.T) {
 	}))); diff != "" {
 		t.Errorf("topology (-want +got):\n%s", diff)
 	}
+	if diff := cmp.Diff([]string{
+		"unknown-name: annotation capi-proxy-patcher.io/rollout: unknown annotation, ignored; set it as an annotation of the Cluster",
+	}, texts(intent.CheckBootstrap(map[string]string{
+		contract.AnnotationRollout: "Immediate", contract.AnnotationOutputVersion: "1", contract.AnnotationNudge: "x", "mine": "y",
+	}))); diff != "" {
+		t.Errorf("bootstrap object (-want +got):\n%s", diff)
+	}
 	if got := append(intent.CheckCluster(nil, nil), intent.CheckPool(nil)...); got != nil {
 		t.Errorf("warnings %v of nothing", got)
-	}
-}
-
-func TestCheckBootstrap_WarnsOfAnnotationsOfTheCluster(t *testing.T) {
-	t.Parallel()
-	var got []string
-	for _, warning := range intent.CheckBootstrap(map[string]string{
-		contract.AnnotationRollout: "Immediate", contract.AnnotationOutputVersion: "1", contract.AnnotationNudge: "x", "mine": "y",
-	}) {
-		got = append(got, warning.String())
-	}
-	want := []string{"unknown-name: annotation capi-proxy-patcher.io/rollout: unknown annotation, ignored; set it as an annotation of the Cluster"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

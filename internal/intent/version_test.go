@@ -21,13 +21,11 @@ func TestOutputVersion(t *testing.T) {
 			t.Errorf("%s: %d, %v", name, got, err)
 		}
 	}
-	for name, value := range map[string]string{
-		"empty": "", "zero": "0", "negative": "-1", "a word": "new", "with a blank": " 1", "a fraction": "1.0", "too long": "99999999999999999999", "hostile": "1\n2{{",
-	} {
+	for _, value := range []string{"", "0", "-1", "new", " 1", "1.0", "99999999999999999999", "1\n2{{"} {
 		_, err := intent.OutputVersion(map[string]string{contract.AnnotationOutputVersion: value})
 		if err == nil ||
 			err.Error() != "annotation capi-proxy-patcher.io/output-version of the Cluster: not an output version" {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%q: %v", value, err)
 		}
 	}
 }
