@@ -3,11 +3,11 @@ package patch_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"net/url"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/cloudinit"
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/ignition"
@@ -19,20 +19,18 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
 
-// bootstrapInput is what the kubeadm bootstrap provider hands to its renderers for a worker with a patched spec, with
+// bootstrapCase is what comes to a node, and the name of the golden file of its bootstrap data, or "".
+type bootstrapCase struct {
+	settings        proxyconfig.Settings
+	noProxy, golden string
+}
+
+// input is what the kubeadm bootstrap provider hands to its renderers for a worker with a patched spec, with
 // the content of files that come from the generated Secret filled in.
-func bootstrapInput(t *testing.T, s proxyconfig.Settings) *cloudinit.NodeInput {
+func (b bootstrapCase) input(t *testing.T) *cloudinit.NodeInput {
 	t.Helper()
-	d := ensure(t, parse(t, ownUser), recipe(t, patch.Options{}))
-	encoded, err := json.Marshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var spec bootstrapv1.KubeadmConfigSpec
-	if err := json.Unmarshal(encoded, &spec); err != nil {
-		t.Fatal(err)
-	}
-	data, err := resolve.Files(s, noProxy)
+	spec := typed(t, ensure(t, parse(t, ownUser), recipe(t, patch.Options{})))
+	data, err := resolve.Files(b.settings, b.noProxy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,32 +49,43 @@ func bootstrapInput(t *testing.T, s proxyconfig.Settings) *cloudinit.NodeInput {
 	}
 }
 
-func TestBootstrapData_IsGolden(t *testing.T) {
+func TestBootstrapData_CarriesTheBytes(t *testing.T) {
 	t.Parallel()
-	rude := settings(t, map[string]string{
-		"httpProxy": "http://proxy.example.com:3128", "username": `DOM\user`, "password": "p%4@:/\"'$`\\ {{x}}{%#", "trustedCA": testCA,
-	})
-	t.Run("as cloud-config", func(t *testing.T) {
-		t.Parallel()
-		checkCloudConfig(t, rude)
-	})
-	t.Run("as Ignition", func(t *testing.T) {
-		t.Parallel()
-		checkIgnition(t, rude)
-	})
+	for name, b := range map[string]bootstrapCase{
+		"that are golden": {settings(t, map[string]string{
+			"httpProxy": "http://proxy.example.com:3128", "username": `DOM\user`, "password": "p%4@:/\"'$`\\ {{x}}{%#", "trustedCA": testCA,
+		}), noProxy, "testdata/bootstrap-reference"},
+		"of a very long list": {
+			settings(t, map[string]string{"httpsProxy": "http://[fd00::1]:3128", "username": "us$er", "password": "p@\"\\`'"}),
+			strings.Repeat("n.example.com,10.0.0.0/8,", 2000) + "прокси.рф, # : - | > & * !", "",
+		},
+	} {
+		t.Run(name+", as cloud-config", func(t *testing.T) {
+			t.Parallel()
+			checkCloudConfig(t, b)
+		})
+		t.Run(name+", as Ignition", func(t *testing.T) {
+			t.Parallel()
+			checkIgnition(t, b)
+		})
+	}
 }
 
-func checkCloudConfig(t *testing.T, s proxyconfig.Settings) {
+func checkCloudConfig(t *testing.T, b bootstrapCase) {
 	t.Helper()
-	text, err := cloudinit.NewNode(bootstrapInput(t, s))
+	input := b.input(t)
+	text, err := cloudinit.NewNode(input)
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden.Equal(t, "testdata/bootstrap-reference.cloud-config", text)
+	if b.golden != "" {
+		golden.Equal(t, b.golden+".cloud-config", text)
+	}
 	var config struct {
 		Files []struct {
 			Path, Content, Permissions, Owner string
 		} `json:"write_files"`
+		Commands []string `json:"runcmd"`
 	}
 	if err := yaml.Unmarshal(text, &config); err != nil {
 		t.Fatalf("cloud-init could not read it: %v", err)
@@ -85,7 +94,10 @@ func checkCloudConfig(t *testing.T, s proxyconfig.Settings) {
 	for _, f := range config.Files {
 		files[f.Path] = f.Content
 	}
-	checkFiles(t, files, s)
+	checkFiles(t, files, b)
+	if diff := cmp.Diff(input.PreKubeadmCommands, config.Commands[:len(input.PreKubeadmCommands)]); diff != "" {
+		t.Errorf("commands (-want +got):\n%s", diff)
+	}
 	// Only the user's own command may be a template: all of user-data goes through Jinja.
 	for line := range strings.Lines(strings.TrimPrefix(string(text), "## template: jinja\n")) {
 		if strings.Contains(line, "hostnamectl") {
@@ -99,9 +111,10 @@ func checkCloudConfig(t *testing.T, s proxyconfig.Settings) {
 	}
 }
 
-func checkIgnition(t *testing.T, s proxyconfig.Settings) {
+func checkIgnition(t *testing.T, b bootstrapCase) {
 	t.Helper()
-	text, warnings, err := ignition.NewNode(&ignition.NodeInput{NodeInput: bootstrapInput(t, s)})
+	input := b.input(t)
+	text, warnings, err := ignition.NewNode(&ignition.NodeInput{NodeInput: input})
 	if err != nil || warnings != "" {
 		t.Fatalf("error %v, warnings %q", err, warnings)
 	}
@@ -109,7 +122,9 @@ func checkIgnition(t *testing.T, s proxyconfig.Settings) {
 	if err := json.Indent(&pretty, text, "", "  "); err != nil {
 		t.Fatal(err)
 	}
-	golden.Equal(t, "testdata/bootstrap-reference.ign", append(pretty.Bytes(), '\n'))
+	if b.golden != "" {
+		golden.Equal(t, b.golden+".ign", append(pretty.Bytes(), '\n'))
+	}
 	var config struct {
 		Storage struct {
 			Files []struct {
@@ -133,13 +148,17 @@ func checkIgnition(t *testing.T, s proxyconfig.Settings) {
 		}
 		files[f.Path] = content
 	}
-	checkFiles(t, files, s)
+	checkFiles(t, files, b)
+	commands, script := strings.Join(input.PreKubeadmCommands, "\n"), files["/etc/kubeadm.sh"]
+	if !strings.Contains(script, commands+"\n") {
+		t.Errorf("kubeadm.sh lacks %q:\n%s", commands, script)
+	}
 }
 
 // checkFiles compares what a renderer made of the managed files with what was meant.
-func checkFiles(t *testing.T, files map[string]string, s proxyconfig.Settings) {
+func checkFiles(t *testing.T, files map[string]string, b bootstrapCase) {
 	t.Helper()
-	data, err := resolve.Files(s, noProxy)
+	data, err := resolve.Files(b.settings, b.noProxy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +168,7 @@ func checkFiles(t *testing.T, files map[string]string, s proxyconfig.Settings) {
 			want = string(data[f.ContentFrom.Key])
 		}
 		if files[f.Path] != want {
-			t.Errorf("%s is\n%s\nwant\n%s", f.Path, fmt.Sprintf("%q", files[f.Path]), fmt.Sprintf("%q", want))
+			t.Errorf("%s is\n%q\nwant\n%q", f.Path, files[f.Path], want)
 		}
 	}
 }

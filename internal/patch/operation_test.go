@@ -34,9 +34,9 @@ func remove(list patch.List, index int) patch.Edit {
 	return patch.Edit{List: list, Op: patch.OpRemove, Index: index}
 }
 
-func TestOperations_EditLists(t *testing.T) {
+func TestOperations(t *testing.T) {
 	t.Parallel()
-	testOperations(t, map[string]operationsTest{
+	for name, test := range map[string]operationsTest{
 		"a list that is created is written at once": {
 			`{"spec":{"x":1}}`, `{}`,
 			patch.Location{},
@@ -64,12 +64,6 @@ func TestOperations_EditLists(t *testing.T) {
 			[]patch.Edit{addOurs(patch.ListFiles)},
 			`{"spec":{"files":[{"path":"/ours","owner":"","permissions":""},{"path":"/a","future":12345678901234567890}]}}`, 1,
 		},
-	})
-}
-
-func TestOperations_AddAndRemoveParents(t *testing.T) {
-	t.Parallel()
-	testOperations(t, map[string]operationsTest{
 		"what is above an emptied spec and holds nothing else goes with it": {
 			`{"kind":"x","spec":{"preKubeadmCommands":["a"]}}`, `{"preKubeadmCommands":["a"]}`,
 			patch.Location{Alone: 1},
@@ -91,12 +85,7 @@ func TestOperations_AddAndRemoveParents(t *testing.T) {
 		"parents are not created for nothing": {
 			`{}`, `{}`, patch.Location{Missing: 1}, []patch.Edit{addOurs(patch.ListPre), remove(patch.ListPre, 0)}, `{}`, 0,
 		},
-	})
-}
-
-func testOperations(t *testing.T, tests map[string]operationsTest) {
-	t.Helper()
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test.at.Parents = []string{"/spec"}

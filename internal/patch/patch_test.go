@@ -12,7 +12,6 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -176,64 +175,14 @@ func TestRecipe_IsGolden(t *testing.T) {
 	}
 }
 
-func TestSecretData_IsGolden(t *testing.T) {
-	t.Parallel()
-	data, err := resolve.Files(settings(t, map[string]string{
-		"httpProxy": "http://proxy.example.com:3128", "username": `DOM\user`, "password": "p%4@:/\"'$`\\ {{x}}{%#", "trustedCA": testCA,
-	}), noProxy)
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden.Equal(t, "testdata/secret-proxy.env", data[contract.KeyProxyEnv])
-	golden.Equal(t, "testdata/secret-trusted-ca.pem", data[contract.KeyTrustedCABundle])
-
-	data, err = resolve.Files(plain(t), noProxy)
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden.Equal(t, "testdata/secret-no-trusted-ca.pem", data[contract.KeyTrustedCABundle])
-}
-
-func TestReference_KeepsTheScriptInTheSecret(t *testing.T) {
+// What is in the Secret with certificates is in the golden bootstrap data.
+func TestSecretData_WithoutCertificatesIsGolden(t *testing.T) {
 	t.Parallel()
 	data, err := resolve.Files(plain(t), noProxy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, targets := range map[string][]contract.Target{
-		"all": contract.Targets(), "containerd": {contract.TargetContainerd}, "kubelet": {contract.TargetKubelet},
-		"trust": {contract.TargetTrust}, "commands": {contract.TargetCommands},
-	} {
-		script := 0
-		for _, f := range recipe(t, patch.Options{Targets: targets}).Files {
-			if f.ContentFrom.Name != "" && len(data[f.ContentFrom.Key]) == 0 {
-				t.Errorf("%s: the Secret has no %s for %s", name, f.ContentFrom.Key, f.Path)
-			}
-			if len(f.Content) > 200 {
-				t.Errorf("%s: %s has %d bytes in the spec", name, f.Path, len(f.Content))
-			}
-			if f.Path == contract.PathSetup {
-				script++
-				if string(data[f.ContentFrom.Key]) != patch.Setup() || f.Permissions != "0755" || !patch.IsManagedFile(f) {
-					t.Errorf("%s: the script is %+v", name, f)
-				}
-			}
-		}
-		if script != 1 {
-			t.Errorf("%s: the script is there %d times", name, script)
-		}
-	}
-}
-
-func TestEnsure_OfAnEmptySpecIsUndoneToAbsence(t *testing.T) {
-	t.Parallel()
-	d := ensure(t, nil, recipe(t, patch.Options{}))
-	if len(api.Spec(d).Files) == 0 {
-		t.Fatal("Ensure added no files")
-	}
-	if got := apply(t, d, patch.Remove(api.Spec(d))); got != nil {
-		t.Errorf("Remove left %v, want no spec at all", got)
-	}
+	golden.Equal(t, "testdata/secret-no-trusted-ca.pem", data[contract.KeyTrustedCABundle])
 }
 
 func TestEnsure_PutsBackWhatIsOutOfPlace(t *testing.T) {
@@ -302,54 +251,33 @@ func TestEnsure_DoesNotModifyItsArguments(t *testing.T) {
 
 func TestEnsure_RefusesWhatTheUserOwns(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
-		spec string
-		want string
-	}{
-		"a containerd drop-in at our path": {
-			spec: "files: [{path: /etc/systemd/system/containerd.service.d/http-proxy.conf, content: '[Service]'}]",
-			want: "files[0]: already writes /etc/systemd/system/containerd.service.d/http-proxy.conf; remove that file from the spec, in the same write that sets label capi-proxy-patcher.io/enabled or in a later one, or set annotation capi-proxy-patcher.io/targets of the Cluster to kubelet,commands,trust",
-		},
-		"a path that is ours when cleaned": {
-			spec: "files: [{path: /etc//systemd/system/./kubelet.service.d/http-proxy.conf, content: '[Service]'}]",
-			want: "files[0]: already writes /etc//systemd/system/./kubelet.service.d/http-proxy.conf; remove that file from the spec, in the same write that sets label capi-proxy-patcher.io/enabled or in a later one, or set annotation capi-proxy-patcher.io/targets of the Cluster to containerd,commands,trust",
-		},
-		"a drop-in of the same name in another folder of systemd": {
-			spec: "files: [{path: /a}, {path: /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf, content: '[Service]'}]",
-			want: "files[1]: already writes /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf; remove that file from the spec, in the same write that sets label capi-proxy-patcher.io/enabled or in a later one, or set annotation capi-proxy-patcher.io/targets of the Cluster to containerd,commands,trust",
-		},
-		"our env file from another key": {
-			spec: "files: [{path: /etc/capi-proxy-patcher/proxy.env, contentFrom: {secret: {name: mine, key: env}}}]",
-			want: "files[0]: already writes /etc/capi-proxy-patcher/proxy.env; remove that file from the spec, in the same write that sets label capi-proxy-patcher.io/enabled or in a later one, or set annotation capi-proxy-patcher.io/targets of the Cluster to trust",
-		},
-		"a command that carries our mark": {
-			spec: "preKubeadmCommands: [echo hello, 'rm -rf /var # capi-proxy-patcher']",
-			want: `preKubeadmCommands[1]: ends with the marker "# capi-proxy-patcher" of managed commands but is not one; remove the marker`,
-		},
+	for spec, want := range map[string]string{
+		"files: [{path: /etc/capi-proxy-patcher/proxy.env, contentFrom: {secret: {name: mine, key: env}}}]": "files[0]: " +
+			"already writes /etc/capi-proxy-patcher/proxy.env" + removeFile + ", " + setTargets + "trust",
+		"preKubeadmCommands: [echo hello, 'rm -rf /var # capi-proxy-patcher']": `preKubeadmCommands[1]: ends with ` +
+			`the marker "# capi-proxy-patcher" of managed commands but is not one; remove the marker`,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for range 2 { // errors are the same bytes on every try
-				plan, err := patch.Ensure(api.Spec(parse(t, test.spec)), recipe(t, patch.Options{}))
-				var conflict *patch.ConflictError
-				if !errors.As(err, &conflict) || err.Error() != test.want {
-					t.Errorf("error %v, want conflict %s", err, test.want)
-				}
-				if len(plan.Edits) > 0 {
-					t.Errorf("edits %v beside a conflict", plan.Edits)
-				}
-			}
-		})
+		checkConflict(t, api.Spec(parse(t, spec)), patch.Options{}, want)
 	}
 }
 
-func TestEnsure_LeavesADropInOfAnUnwantedTargetAlone(t *testing.T) {
-	t.Parallel()
-	d := parse(t, "files: [{path: /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf, content: '[Service]'}]")
-	_, err := patch.Ensure(api.Spec(d),
-		recipe(t, patch.Options{Targets: []contract.Target{contract.TargetContainerd}}))
-	if err != nil {
-		t.Errorf("Ensure: %v", err)
+// What a conflict with a file advises.
+const (
+	removeFile = "; remove that file from the spec, in the same write that sets label capi-proxy-patcher.io/enabled or in a later one"
+	setTargets = "or set annotation capi-proxy-patcher.io/targets of the Cluster to "
+)
+
+func checkConflict(t *testing.T, spec patch.Spec, options patch.Options, want string) {
+	t.Helper()
+	for range 2 { // errors are the same bytes on every try
+		plan, err := patch.Ensure(spec, recipe(t, options))
+		var conflict *patch.ConflictError
+		if !errors.As(err, &conflict) || err.Error() != want {
+			t.Errorf("got  %v\nwant conflict %s", err, want)
+		}
+		if len(plan.Edits) > 0 {
+			t.Errorf("edits %v beside a conflict", plan.Edits)
+		}
 	}
 }
 
@@ -442,30 +370,6 @@ func TestEnsure_WarnsOfTheUsersExports(t *testing.T) {
 	}
 }
 
-func TestNewRecipe_Refuses(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		options patch.Options
-		want    string
-	}{
-		"an output version of the future": {
-			patch.Options{Version: 99},
-			"output version 99 is not known to this version of capi-proxy-patcher; use a newer one",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if test.options.Targets == nil {
-				test.options.Targets = contract.Targets()
-			}
-			_, err := patch.NewRecipe(test.options)
-			if err == nil || err.Error() != test.want {
-				t.Errorf("error %v, want %s", err, test.want)
-			}
-		})
-	}
-}
-
 func TestEnsure_KeepsToTheLimitsOfTheAPI(t *testing.T) {
 	t.Parallel()
 	spec := patch.Spec{Files: make([]patch.File, 197)}
@@ -500,14 +404,7 @@ func TestUnsupported_NamesWindowsNodesAndOtherFormats(t *testing.T) {
 			if strings.HasPrefix(name, "v1beta1") {
 				return // the typed view is v1beta2
 			}
-			var typed bootstrapv1.KubeadmConfigSpec
-			encoded, err := json.Marshal(d)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := json.Unmarshal(encoded, &typed); err != nil {
-				t.Fatal(err)
-			}
+			typed := typed(t, d)
 			if got := patch.Unsupported(api.Spec(&typed)); got != test.want {
 				t.Errorf("from a typed spec %q, want %q", got, test.want)
 			}
@@ -570,7 +467,6 @@ func TestEnsure_AdvisesTheTargetsThatAvoidAConflict(t *testing.T) {
 	const (
 		containerd = "/etc/systemd/system/containerd.service.d/http-proxy.conf"
 		kubelet    = "/etc/systemd/system/kubelet.service.d/http-proxy.conf"
-		annotation = "or set annotation capi-proxy-patcher.io/targets of the Cluster to "
 	)
 	for name, test := range map[string]struct {
 		files   []string
@@ -578,15 +474,17 @@ func TestEnsure_AdvisesTheTargetsThatAvoidAConflict(t *testing.T) {
 		in      string
 		want    string // what follows the advice
 	}{
-		"of one file":                 {[]string{containerd}, nil, "", ", " + annotation + "kubelet,commands,trust"},
-		"of two files at once":        {[]string{containerd, kubelet}, nil, "", ", " + annotation + "commands,trust"},
-		"of a narrower choice":        {[]string{kubelet}, []contract.Target{"kubelet", "trust"}, "", ", " + annotation + "trust"},
+		"of one file":                 {[]string{containerd}, nil, "", ", " + setTargets + "kubelet,commands,trust"},
+		"of a path that is not clean": {[]string{"/etc//systemd/system/./kubelet.service.d/http-proxy.conf"}, nil, "", ", " + setTargets + "containerd,commands,trust"},
+		"of a drop-in of a package":   {[]string{"/usr/lib/systemd/system/kubelet.service.d/http-proxy.conf"}, nil, "", ", " + setTargets + "containerd,commands,trust"},
+		"of two files at once":        {[]string{containerd, kubelet}, nil, "", ", " + setTargets + "commands,trust"},
+		"of a narrower choice":        {[]string{kubelet}, []contract.Target{"kubelet", "trust"}, "", ", " + setTargets + "trust"},
 		"and there is none":           {[]string{kubelet}, []contract.Target{"kubelet"}, "", ""},
 		"and two files leave none":    {[]string{containerd, kubelet}, []contract.Target{"containerd", "kubelet"}, "", ""},
-		"of the certificates":         {[]string{contract.PathTrustedCA}, nil, "", ", " + annotation + "containerd,kubelet,commands"},
+		"of the certificates":         {[]string{contract.PathTrustedCA}, nil, "", ", " + setTargets + "containerd,kubelet,commands"},
 		"of the script":               {[]string{contract.PathSetup}, nil, "", ""},
-		"of the file of the node":     {[]string{contract.PathNodeEnv}, nil, "", ", " + annotation + "trust"},
-		"of the values":               {[]string{contract.PathProxyEnv}, nil, "", ", " + annotation + "trust"},
+		"of the file of the node":     {[]string{contract.PathNodeEnv}, nil, "", ", " + setTargets + "trust"},
+		"of the values":               {[]string{contract.PathProxyEnv}, nil, "", ", " + setTargets + "trust"},
 		"of the values and more":      {[]string{contract.PathProxyEnv, contract.PathTrustedCA}, nil, "", ""},
 		"in a variable of a topology": {[]string{containerd}, nil, "variable v.targets", ", or set variable v.targets to kubelet,commands,trust"},
 	} {
@@ -596,12 +494,10 @@ func TestEnsure_AdvisesTheTargetsThatAvoidAConflict(t *testing.T) {
 			want := ""
 			for i, path := range test.files {
 				spec.Files = append(spec.Files, patch.File{Path: path, Content: "50% \"$x\"\n"})
-				want += fmt.Sprintf("; files[%d]: already writes %s; remove that file from the spec, in the same write that sets label capi-proxy-patcher.io/enabled or in a later one%s", i, path, test.want)
+				want += fmt.Sprintf("; files[%d]: already writes %s%s%s", i, path, removeFile, test.want)
 			}
-			_, err := patch.Ensure(spec, recipe(t, patch.Options{Targets: test.targets, TargetsIn: test.in}))
-			if err == nil || err.Error() != strings.TrimPrefix(want, "; ") {
-				t.Errorf("got  %v\nwant %s", err, want)
-			}
+			options := patch.Options{Targets: test.targets, TargetsIn: test.in}
+			checkConflict(t, spec, options, strings.TrimPrefix(want, "; "))
 		})
 	}
 }
@@ -705,22 +601,4 @@ func FuzzEnsureAndRemove(f *testing.F) {
 			}
 		}
 	})
-}
-
-func BenchmarkEnsure(b *testing.B) {
-	r, err := patch.NewRecipe(patch.Options{Targets: contract.Targets(), SecretName: "s"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	var d document
-	if err := yaml.Unmarshal([]byte(ownUser), &d); err != nil {
-		b.Fatal(err)
-	}
-	spec := api.Spec(d)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := patch.Ensure(spec, r); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

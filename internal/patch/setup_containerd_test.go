@@ -61,14 +61,6 @@ func TestRestartContainerd(t *testing.T) {
 			"inactive", nil,
 			treeOutcome{Stdout: "capi-proxy-patcher: containerd is not running (inactive), nothing to restart\n", Calls: isActive},
 		},
-		"failed before": {
-			"failed", nil,
-			treeOutcome{Stdout: "capi-proxy-patcher: containerd is not running (failed), nothing to restart\n", Calls: isActive},
-		},
-		"not installed": {
-			"", nil,
-			treeOutcome{Stdout: "capi-proxy-patcher: containerd is not running (unknown), nothing to restart\n", Calls: isActive},
-		},
 		"not restarting": {
 			"active",
 			map[string]string{"restart": "echo 'Job for containerd.service failed.' >&2; exit 1"},
