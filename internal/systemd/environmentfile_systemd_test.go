@@ -14,7 +14,7 @@ import (
 
 func TestEnvironmentFile_IsReadAlikeBySystemd(t *testing.T) {
 	t.Parallel()
-	vars := append(rudeFileVars(), randomVars(700)...)
+	vars := append(rudeVars(), randomVars(700)...)
 	got := readFileBySystemd(t, render(t, vars))
 	if diff := cmp.Diff(asMap(vars), got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -59,13 +59,17 @@ func readFileBySystemd(t *testing.T, content []byte) map[string]string {
 	t.Helper()
 	const path = "/etc/capi-proxy-patcher/proxy.env"
 	dropIn := []byte("[Service]\nEnvironmentFile=" + path + "\n")
-	files := map[string][]byte{"/etc/systemd/system/kubelet.service.d/http-proxy.conf": dropIn, path: content}
+	return addedBySystemd(t, map[string][]byte{systemd.DropInPath("kubelet"): dropIn, path: content})
+}
+
+// addedBySystemd returns the variables that kubelet has because of files.
+func addedBySystemd(t *testing.T, files map[string][]byte) map[string]string {
+	t.Helper()
 	got := realsystemd.Start(t, "kubelet", files)
 	if !got.Started {
 		t.Fatalf("the service did not start:\n%s", got.Log)
 	}
-	files[path] = nil
-	for name := range realsystemd.Start(t, "kubelet", files).Environ {
+	for name := range realsystemd.Start(t, "kubelet", nil).Environ {
 		delete(got.Environ, name)
 	}
 	return got.Environ
@@ -74,7 +78,7 @@ func readFileBySystemd(t *testing.T, content []byte) map[string]string {
 // randomVars are the same on every run.
 func randomVars(n int) []systemd.Var {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // reproducible, not secret
-	special := []rune("\\\"'$`%!#;~*&|<>(){}[]= ")
+	special := []rune("\\\"'$`%!#;~*&|<>(){}[]= 40C3nNabx")
 	vars := make([]systemd.Var, 0, n)
 	for i := range n {
 		var value strings.Builder

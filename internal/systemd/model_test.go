@@ -85,7 +85,6 @@ func readAssignments(environ map[string]string, line string) error {
 }
 
 func nextWord(s string) (word, rest string, ok bool) {
-	const blanks = " \t\n\r"
 	s = strings.TrimLeft(s, blanks)
 	if s == "" {
 		return "", "", false

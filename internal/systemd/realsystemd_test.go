@@ -15,26 +15,11 @@ import (
 
 func TestEnvironmentDropIn_ReachesAServiceOfSystemd(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // reproducible, not secret
-	vars := rudeVars()
-	special := []rune("\\\"'$`%!#;~*&|<>()}[]= 40C3nNabx")
-	for i := range 700 {
-		var value strings.Builder
-		for range random.IntN(40) {
-			if random.IntN(3) == 0 {
-				value.WriteRune(0xa0 + random.Int32N(0x500))
-			}
-			value.WriteRune(special[random.IntN(len(special))])
-		}
-		vars = append(vars, systemd.Var{Name: fmt.Sprintf("RANDOM_%d", i), Value: value.String()})
-	}
+	vars := append(rudeVars(), randomVars(700)...)
+	want := asMap(vars)
 	content, err := systemd.EnvironmentDropIn(vars)
 	if err != nil {
 		t.Fatal(err)
-	}
-	want := map[string]string{}
-	for _, v := range vars {
-		want[v.Name] = v.Value
 	}
 	if diff := cmp.Diff(want, readBySystemd(t, content)); diff != "" {
 		t.Errorf("systemd (-want +got):\n%s", diff)
@@ -136,16 +121,8 @@ func TestReadLikeSystemd_AgreesWithSystemd(t *testing.T) {
 	}
 }
 
-// readBySystemd returns the variables that a service has because of the
-// drop-in.
+// readBySystemd returns the variables that a service has because of the drop-in.
 func readBySystemd(t *testing.T, dropIn []byte) map[string]string {
 	t.Helper()
-	got := realsystemd.Start(t, "containerd", map[string][]byte{systemd.DropInPath("containerd"): dropIn})
-	if !got.Started {
-		t.Fatalf("the service did not start:\n%s", got.Log)
-	}
-	for name := range realsystemd.Start(t, "containerd", nil).Environ {
-		delete(got.Environ, name)
-	}
-	return got.Environ
+	return addedBySystemd(t, map[string][]byte{systemd.DropInPath("kubelet"): dropIn})
 }
