@@ -32,7 +32,6 @@ func TestLagOf(t *testing.T) {
 		"made before the Secret changed":                          {ensured(t, own()), recipe, second(1), time.Time{}, second(2), status.OldContent, ""},
 		"made in the second in which the Secret changed":          {ensured(t, own()), recipe, second(1), time.Time{}, second(1), status.OldContent, ""},
 		"its node updated to the content":                         {ensured(t, own()), recipe, second(1), second(2), second(2), status.Current, ""},
-		"its node updated to a later content":                     {ensured(t, own()), recipe, second(1), second(3), second(2), status.Current, ""},
 		"changed again since its node was updated":                {ensured(t, own()), recipe, second(1), second(2), second(3), status.OldContent, ""},
 		"its node updated, and other entries":                     {damaged, recipe, second(1), second(2), second(2), status.OldEntries, ""},
 		"without managed entries":                                 {own(), recipe, second(2), time.Time{}, time.Time{}, status.OldEntries, ""},
@@ -73,7 +72,6 @@ func TestUpdate_HasContentThatIsNotNewer(t *testing.T) {
 		"an update, no change":   {at(1), time.Time{}, true},
 		"before the last change": {at(1), at(2), false},
 		"with the last change":   {at(2), at(2), true},
-		"with a later change":    {at(3), at(2), true},
 	} {
 		if got := (plan.Update{At: test.updated}).Has(test.changed); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
@@ -91,13 +89,9 @@ func TestReplaces(t *testing.T) {
 		"a Machine that no rollout was asked for":                      {noon, time.Time{}, true},
 		"a Machine that is older than the rollout is being replaced":   {noon, noon.Add(time.Second), false},
 		"a Machine of the second of the rollout is not replaced by it": {noon, noon, true},
-		"a Machine that is younger than the rollout":                   {noon, noon.Add(-time.Second), true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := plan.Replaces(test.created, test.after); got != test.want {
-				t.Errorf("got %v, want %v", got, test.want)
-			}
-		})
+		if got := plan.Replaces(test.created, test.after); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
 	}
 }

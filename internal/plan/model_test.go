@@ -129,8 +129,7 @@ func (s *stored) reconcile() bool {
 func (s *stored) write(asked patch.Spec, annotations map[string]string, rolls bool) error {
 	o := s.object(asked, annotations)
 	o.Write = &plan.Write{Stored: s.spec, Annotations: s.annotations}
-	others := func(spec patch.Spec) string { return fmt.Sprintf("%+v", patch.Apply(spec, patch.Remove(spec))) }
-	o.Rolls = s.running && s.kind == plan.KindControlPlane && (rolls || others(o.Spec) != others(s.spec))
+	o.Rolls = s.running && s.kind == plan.KindControlPlane && (rolls || users(o.Spec) != users(s.spec))
 	return s.during(true, o.Rolls, func() {
 		d := s.decide(o)
 		s.spec, s.annotations = patch.Apply(asked, d.Edits), s.changed(d, annotations)

@@ -10,7 +10,6 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -242,20 +241,6 @@ func TestAnnotationOperations(t *testing.T) {
 		if diff := cmp.Diff(test.after, o.Metadata.Annotations); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-	}
-}
-
-func TestIsHeld_IgnoresPausesOfTheUser(t *testing.T) {
-	t.Parallel()
-	for value, held := range map[string]bool{contract.PausedForPatch: true, "": false, "true": false} {
-		annotations := map[string]string{clusterv1.PausedAnnotation: value}
-		if plan.IsPausedByUs(annotations) != held || plan.IsPausedByUser(annotations) == held {
-			t.Errorf("value %q: held %v, paused by the user %v", value, plan.IsPausedByUs(annotations),
-				plan.IsPausedByUser(annotations))
-		}
-	}
-	if plan.IsPausedByUs(nil) || plan.IsPausedByUser(nil) {
-		t.Error("an object without annotations is not paused")
 	}
 }
 
