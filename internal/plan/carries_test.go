@@ -10,27 +10,8 @@ import (
 
 func TestCarries_IgnoresTheOrder(t *testing.T) {
 	t.Parallel()
-	recipe := func(targets ...contract.Target) patch.Recipe {
-		r, err := patch.NewRecipe(patch.Options{
-			Targets:    targets,
-			SecretName: "one-proxy-files",
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
-	all := recipe(contract.Targets()...)
-	spec := func(r patch.Recipe, change func(*patch.Spec)) patch.Spec {
-		own := patch.Spec{
-			Files:              []patch.File{{Path: "/etc/motd", Content: "%n\"'`$(id){{ x }}"}},
-			PreKubeadmCommands: []string{"echo own"}, PostKubeadmCommands: []string{"echo done"},
-		}
-		brought, err := patch.Ensure(own, r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := patch.Apply(own, brought.Edits)
+	spec := func(change func(*patch.Spec)) patch.Spec {
+		s := ensured(t, own())
 		change(&s)
 		return s
 	}
@@ -38,22 +19,22 @@ func TestCarries_IgnoresTheOrder(t *testing.T) {
 		spec patch.Spec
 		want bool
 	}{
-		"as it was made":                       {spec(all, func(*patch.Spec) {}), true},
-		"with a command of a later patch":      {spec(all, func(s *patch.Spec) { s.PreKubeadmCommands = append([]string{"echo later"}, s.PreKubeadmCommands...) }), true},
-		"with a file of a later patch":         {spec(all, func(s *patch.Spec) { s.Files = append([]patch.File{{Path: "/a"}}, s.Files...) }), true},
-		"with other commands after kubeadm":    {spec(all, func(s *patch.Spec) { s.PostKubeadmCommands = nil }), true},
-		"for more targets":                     {spec(recipe(contract.TargetKubelet), func(*patch.Spec) {}), false},
-		"without a file":                       {spec(all, func(s *patch.Spec) { s.Files = s.Files[:len(s.Files)-1] }), false},
-		"with a file of another mode":          {spec(all, func(s *patch.Spec) { s.Files[1].Permissions = "0777" }), false},
-		"with a file of another Secret":        {spec(all, func(s *patch.Spec) { s.Files[1].ContentFrom.Name = "two-proxy-files" }), false},
-		"without the first of its commands":    {spec(all, func(s *patch.Spec) { s.PreKubeadmCommands = s.PreKubeadmCommands[1:] }), false},
-		"without the last of its commands":     {spec(all, func(s *patch.Spec) { s.PreKubeadmCommands = s.PreKubeadmCommands[:len(s.PreKubeadmCommands)-1] }), false},
+		"as it was made":                       {ensured(t, own()), true},
+		"with a command of a later patch":      {spec(func(s *patch.Spec) { s.PreKubeadmCommands = append([]string{"echo later"}, s.PreKubeadmCommands...) }), true},
+		"with a file of a later patch":         {spec(func(s *patch.Spec) { s.Files = append([]patch.File{{Path: "/a"}}, s.Files...) }), true},
+		"with other commands after kubeadm":    {spec(func(s *patch.Spec) { s.PostKubeadmCommands = nil }), true},
+		"for more targets":                     {ensured(t, own(), contract.TargetKubelet), false},
+		"without a file":                       {spec(func(s *patch.Spec) { s.Files = s.Files[:len(s.Files)-1] }), false},
+		"with a file of another mode":          {spec(func(s *patch.Spec) { s.Files[1].Permissions = "0777" }), false},
+		"with a file of another Secret":        {spec(func(s *patch.Spec) { s.Files[1].ContentFrom.Name = "two-proxy-files" }), false},
+		"without the first of its commands":    {spec(func(s *patch.Spec) { s.PreKubeadmCommands = s.PreKubeadmCommands[1:] }), false},
+		"without the last of its commands":     {spec(func(s *patch.Spec) { s.PreKubeadmCommands = s.PreKubeadmCommands[:len(s.PreKubeadmCommands)-1] }), false},
 		"the user's entries and nothing else":  {patch.Spec{PreKubeadmCommands: []string{"echo own"}}, false},
-		"a command that only begins like ours": {spec(all, func(s *patch.Spec) { s.PreKubeadmCommands[0] += " " }), false},
+		"a command that only begins like ours": {spec(func(s *patch.Spec) { s.PreKubeadmCommands[0] += " " }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := plan.Carries(test.spec, all); got != test.want {
+			if got := plan.Carries(test.spec, reference(t)); got != test.want {
 				t.Errorf("Carries is %v, want %v", got, test.want)
 			}
 		})

@@ -18,19 +18,22 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
-func reference(t *testing.T) patch.Recipe {
+// reference is the recipe of some targets, or else of those by default.
+func reference(t *testing.T, targets ...contract.Target) patch.Recipe {
 	t.Helper()
-	recipe, err := plan.Recipe(intent.Options{Targets: contract.Targets()},
-		patch.OutputVersion, false, "one-proxy-files")
+	if len(targets) == 0 {
+		targets = contract.Targets()
+	}
+	recipe, err := plan.Recipe(intent.Options{Targets: targets}, patch.OutputVersion, false, "one-proxy-files")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return recipe
 }
 
-func ensured(t *testing.T, spec patch.Spec) patch.Spec {
+func ensured(t *testing.T, spec patch.Spec, targets ...contract.Target) patch.Spec {
 	t.Helper()
-	applied, err := patch.Ensure(spec, reference(t))
+	applied, err := patch.Ensure(spec, reference(t, targets...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +42,7 @@ func ensured(t *testing.T, spec patch.Spec) patch.Spec {
 
 func own() patch.Spec {
 	return patch.Spec{
-		Files:               []patch.File{{Path: "/etc/motd", Content: "hello"}},
+		Files:               []patch.File{{Path: "/etc/motd", Content: "%n\"'`$(id){{ x }}"}},
 		PreKubeadmCommands:  []string{"echo own"},
 		PostKubeadmCommands: []string{"echo done"},
 	}
