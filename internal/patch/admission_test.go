@@ -51,12 +51,9 @@ func TestEnsure_IsAdmittedByClusterAPI(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := kcp.ValidateCreate(t.Context(), after)
-	check(t, "creating the KubeadmControlPlane", err)
-	_, err = kcp.ValidateUpdate(t.Context(), before, after)
-	check(t, "patching the KubeadmControlPlane", err)
-	_, err = kcp.ValidateUpdate(t.Context(), after, before)
-	check(t, "restoring the KubeadmControlPlane", err)
+	_, kcpCreated := kcp.ValidateCreate(t.Context(), after)
+	_, kcpPatched := kcp.ValidateUpdate(t.Context(), before, after)
+	_, kcpRestored := kcp.ValidateUpdate(t.Context(), after, before)
 
 	template := func(spec bootstrapv1.KubeadmConfigSpec) *bootstrapv1.KubeadmConfigTemplate {
 		object := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: meta}
@@ -64,26 +61,24 @@ func TestEnsure_IsAdmittedByClusterAPI(t *testing.T) {
 		return object
 	}
 	kct := &bootstrapadmission.KubeadmConfigTemplate{}
-	_, err = kct.ValidateCreate(t.Context(), template(patchedSpec))
-	check(t, "creating the KubeadmConfigTemplate", err)
-	_, err = kct.ValidateUpdate(t.Context(), template(plainSpec), template(patchedSpec))
-	check(t, "patching the KubeadmConfigTemplate", err)
+	_, kctCreated := kct.ValidateCreate(t.Context(), template(patchedSpec))
+	_, kctPatched := kct.ValidateUpdate(t.Context(), template(plainSpec), template(patchedSpec))
 
 	config := &bootstrapv1.KubeadmConfig{ObjectMeta: meta, Spec: patchedSpec}
-	_, err = (&bootstrapadmission.KubeadmConfig{}).ValidateCreate(t.Context(), config)
-	check(t, "creating the KubeadmConfig", err)
+	_, configCreated := (&bootstrapadmission.KubeadmConfig{}).ValidateCreate(t.Context(), config)
+	for what, err := range map[string]error{
+		"creating the KubeadmControlPlane": kcpCreated, "patching the KubeadmControlPlane": kcpPatched, "restoring the KubeadmControlPlane": kcpRestored,
+		"creating the KubeadmConfigTemplate": kctCreated, "patching the KubeadmConfigTemplate": kctPatched, "creating the KubeadmConfig": configCreated,
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 
 	// Had a file of the user been doubled instead of reported, they would say so.
 	config = config.DeepCopy()
 	config.Spec.Files = append(config.Spec.Files, config.Spec.Files[1])
 	if _, err := (&bootstrapadmission.KubeadmConfig{}).ValidateCreate(t.Context(), config); err == nil {
 		t.Error("a path that is there twice was admitted: the webhooks were not asked")
-	}
-}
-
-func check(t *testing.T, what string, err error) {
-	t.Helper()
-	if err != nil {
-		t.Errorf("%s: %v", what, err)
 	}
 }

@@ -20,11 +20,7 @@ func TestChangeOf_SaysWhatIsChangedOnANode(t *testing.T) {
 	)
 	both := []string{"containerd", "kubelet"}
 	of := func(targets ...contract.Target) patch.Recipe {
-		recipe, err := patch.NewRecipe(patch.Options{Targets: targets, SecretName: "prod-proxy-files"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return recipe
+		return recipe(t, patch.Options{Targets: targets})
 	}
 	all, own := of(contract.Targets()...), patch.Spec{Files: []patch.File{{Path: "/etc/issue", Content: "mine"}}}
 	ensured := patch.Spec{Files: append(slices.Clone(own.Files), all.Files...)}

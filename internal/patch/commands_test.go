@@ -37,9 +37,9 @@ type bootstrap struct {
 // outcome is what the commands see: the variables that kubeadm would copy, sorted. kubeadm is nil if it does not run.
 type outcome struct{ before, kubeadm, after []string }
 
-// eachShell runs a test for each shell that a node runs commands with: cloud-init's sh without set -e, Ignition's bash
-// with it.
-func eachShell(t *testing.T, test func(t *testing.T, argv []string)) {
+// eachBootstrap runs a test for a proxy without credentials and each shell that a node runs commands with: cloud-init's
+// sh without set -e, Ignition's bash with it.
+func eachBootstrap(t *testing.T, test func(t *testing.T, b bootstrap)) {
 	t.Helper()
 	for _, shell := range shells.Installed(t) {
 		modes := map[string][]string{shell.Name: nil}
@@ -49,19 +49,10 @@ func eachShell(t *testing.T, test func(t *testing.T, argv []string)) {
 		for name, flags := range modes {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				test(t, shell.With(flags...))
+				test(t, bootstrap{shell: shell.With(flags...), settings: plain(t)})
 			})
 		}
 	}
-}
-
-// eachBootstrap runs a test for each shell and a proxy without credentials.
-func eachBootstrap(t *testing.T, test func(t *testing.T, b bootstrap)) {
-	t.Helper()
-	eachShell(t, func(t *testing.T, argv []string) {
-		t.Helper()
-		test(t, bootstrap{shell: argv, settings: plain(t)})
-	})
 }
 
 // withOwn is NO_PROXY as the node has it.
@@ -293,9 +284,9 @@ func TestCommands_AddOwnAddressesBeforeAndAfterTheUsers(t *testing.T) {
 
 func TestStaticPods_HaveAnAddressThatTheUserAdded(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(t *testing.T, argv []string) {
+	eachBootstrap(t, func(t *testing.T, b bootstrap) {
 		t.Helper()
-		b := bootstrap{shell: argv, settings: plain(t), options: patch.Options{Targets: []contract.Target{contract.TargetStaticPods}}}
+		b.options.Targets = []contract.Target{contract.TargetStaticPods}
 		b.before = []string{`echo "echo 2: eth0 inet6 fd00::10/64 scope global; echo 1: lo inet 10.77.0.60/32 scope global" >ip`}
 		saw, output := b.run(t)
 		more := noProxy + ",fd00::10,10.77.0.60"
@@ -326,12 +317,10 @@ func TestStaticPods_KeepVariablesWithoutCredentials(t *testing.T) {
 			t.Errorf("kubeadm sees (-want +got):\n%s\n%s", diff, output)
 		}
 	})
-	eachShell(t, func(t *testing.T, argv []string) {
+	eachBootstrap(t, func(t *testing.T, b bootstrap) {
 		t.Helper()
-		b := bootstrap{
-			shell: argv, options: patch.Options{Targets: []contract.Target{contract.TargetStaticPods}},
-			settings: settings(t, map[string]string{"httpProxy": "http://p:1", "username": "u", "password": "s3cr%@\"$`{{"}),
-		}
+		b.options.Targets = []contract.Target{contract.TargetStaticPods}
+		b.settings = settings(t, map[string]string{"httpProxy": "http://p:1", "username": "u", "password": "s3cr%@\"$`{{"})
 		b.environment = []string{"HTTPS_PROXY=http://of.the.image:1"}
 		saw, output := b.run(t)
 		if diff := cmp.Diff([]string{"NO_PROXY=" + withOwn, "no_proxy=" + withOwn}, saw.kubeadm); diff != "" {

@@ -505,11 +505,7 @@ func TestEnsure_AdvisesTheTargetsThatAvoidAConflict(t *testing.T) {
 // TestEnsure_AdviceAvoidsTheConflict follows the advice: a recipe for the targets that it names is without conflict.
 func TestEnsure_AdviceAvoidsTheConflict(t *testing.T) {
 	t.Parallel()
-	options := patch.Options{SecretName: "c-proxy-files", Targets: contract.Targets()}
-	all, err := patch.NewRecipe(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := recipe(t, patch.Options{})
 	for _, f := range all.Files {
 		spec := patch.Spec{Files: []patch.File{{Path: f.Path, Content: "own"}}}
 		_, err := patch.Ensure(spec, all)
@@ -523,15 +519,11 @@ func TestEnsure_AdviceAvoidsTheConflict(t *testing.T) {
 			}
 			continue
 		}
-		options.Targets = nil
+		var targets []contract.Target
 		for name := range strings.SplitSeq(advice, ",") {
-			options.Targets = append(options.Targets, contract.Target(name))
+			targets = append(targets, contract.Target(name))
 		}
-		narrower, err := patch.NewRecipe(options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := patch.Ensure(spec, narrower); err != nil {
+		if _, err := patch.Ensure(spec, recipe(t, patch.Options{Targets: targets})); err != nil {
 			t.Errorf("targets %s: %v", advice, err)
 		}
 	}

@@ -150,22 +150,6 @@ func TestInstallCA_TriesAgainToRemoveThem(t *testing.T) {
 	})
 }
 
-func TestInstallCA_DistinguishesSUSEFromDebianByItsFolders(t *testing.T) {
-	t.Parallel()
-	eachTree(t, func(n *tree) {
-		t := n.t
-		n.write("etc/pki/trust/anchors/other.pem", "other")
-		n.write("usr/lib/os-release", "ID=odd\n")
-		n.updates("update-ca-certificates", "etc/pki/trust/anchors", "etc/ssl/ca-bundle.pem")
-		n.write(bundlePath, fakeCert("one"))
-		n.run("install-ca")
-		want := map[string]string{"other.pem": "other", "capi-proxy-patcher-1.crt": fakeCert("one")}
-		if diff := cmp.Diff(want, n.files("etc/pki/trust/anchors")); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-	})
-}
-
 func TestInstallCA_ReadsEveryShapeOfABundle(t *testing.T) {
 	t.Parallel()
 	many, manyCerts := strings.Builder{}, make([]string, 0, 150)
@@ -407,7 +391,9 @@ func TestInstallCA_LeavesTheLinksOfTheTrustStore(t *testing.T) {
 				n.write(bundlePath, fakeCert("a"))
 				n.stub(test.stub, inRoot(test.body))
 				if test.exit < 0 {
-					_ = n.runKilled("install-ca")
+					n.killed = true
+					_ = n.run("install-ca")
+					n.killed = false
 					n.stub(test.stub, "exit 1") // of the next run
 				}
 				if got := n.run("install-ca"); got.Exit != 1 {
@@ -459,39 +445,52 @@ func TestInstallCA_TouchesNothingWithoutRoom(t *testing.T) {
 	})
 }
 
-// A kin of Flatcar: /usr is an image, and certificates are read from /etc/ssl/certs.
-func TestInstallCA_WritesNothingBelowUsrIfItCannot(t *testing.T) {
+func TestInstallCA_SaysWhatItTrusts(t *testing.T) {
 	t.Parallel()
-	eachTree(t, func(n *tree) {
-		t := n.t
-		n.write("etc/os-release", "ID=odd\n")
-		n.write("usr/local", "a file: nothing can be made below it")
-		n.updates("update-ca-certificates", "etc/ssl/certs", "etc/ssl/cert.pem")
-		n.write(bundlePath, fakeCert("a"))
-		want := treeOutcome{Stdout: "capi-proxy-patcher: trusting 1 certificates in ROOT/etc/ssl/certs\n", Calls: "update-ca-certificates \n"}
-		for range 2 {
-			if diff := cmp.Diff(want, n.run("install-ca")); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		}
-	})
-}
-
-func TestInstallCA_SaysWhichCertificatesAreInNoBundle(t *testing.T) {
-	t.Parallel()
-	eachTree(t, func(n *tree) {
-		t := n.t
-		n.write("etc/os-release", "ID=rhel\n")
-		n.stub("update-ca-trust", "") // a command that leaves out what is no CA
-		n.write("etc/pki/tls/certs/ca-bundle.crt", "# x\n"+strings.TrimSuffix(fakeCert("b"), "\n")+fakeCert("z"))
-		n.write(bundlePath, fakeCert("a")+fakeCert("b")+fakeCert("c"))
-		want := treeOutcome{
-			Calls: "update-ca-trust extract\n",
-			Stdout: "capi-proxy-patcher: not in a bundle of this system: certificates 1 3 of ROOT/" + bundlePath + "\n" +
-				"capi-proxy-patcher: trusting 1 certificates in ROOT/etc/pki/ca-trust/source/anchors\n",
-		}
-		if diff := cmp.Diff(want, n.run("install-ca")); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-	})
+	for name, test := range map[string]struct {
+		prepare              func(n *tree)
+		bundle, says, folder string
+		calls                string
+	}{
+		"on a system that only its folders tell from Debian": {
+			func(n *tree) {
+				n.write("etc/pki/trust/anchors/other.pem", "other")
+				n.write("usr/lib/os-release", "ID=odd\n")
+				n.updates("update-ca-certificates", "etc/pki/trust/anchors", "etc/ssl/ca-bundle.pem")
+			},
+			fakeCert("a"), "", "etc/pki/trust/anchors", "update-ca-certificates \n",
+		},
+		"on a kin of Flatcar: /usr is an image, and certificates are read from /etc/ssl/certs": {
+			func(n *tree) {
+				n.write("etc/os-release", "ID=odd\n")
+				n.write("usr/local", "a file: nothing can be made below it")
+				n.updates("update-ca-certificates", "etc/ssl/certs", "etc/ssl/cert.pem")
+			},
+			fakeCert("a"), "", "etc/ssl/certs", "update-ca-certificates \n",
+		},
+		"and which certificates are in no bundle": {
+			func(n *tree) {
+				n.write("etc/os-release", "ID=rhel\n")
+				n.stub("update-ca-trust", "") // a command that leaves out what is no CA
+				n.write("etc/pki/tls/certs/ca-bundle.crt", "# x\n"+strings.TrimSuffix(fakeCert("b"), "\n")+fakeCert("z"))
+			},
+			fakeCert("a") + fakeCert("b") + fakeCert("c"),
+			"capi-proxy-patcher: not in a bundle of this system: certificates 1 3 of ROOT/" + bundlePath + "\n",
+			"etc/pki/ca-trust/source/anchors", "update-ca-trust extract\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachTree(t, func(n *tree) {
+				test.prepare(n)
+				n.write(bundlePath, test.bundle)
+				said := test.says + "capi-proxy-patcher: trusting 1 certificates in ROOT/" + test.folder + "\n"
+				for range 2 {
+					if diff := cmp.Diff(treeOutcome{Stdout: said, Calls: test.calls}, n.run("install-ca")); diff != "" {
+						n.t.Errorf("(-want +got):\n%s", diff)
+					}
+				}
+			})
+		})
+	}
 }

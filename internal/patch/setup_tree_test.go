@@ -156,14 +156,6 @@ func (n *tree) run(args ...string) treeOutcome {
 	return n.start(args...)()
 }
 
-// runKilled is run for a script that is killed.
-func (n *tree) runKilled(args ...string) treeOutcome {
-	n.t.Helper()
-	n.killed = true
-	defer func() { n.killed = false }()
-	return n.run(args...)
-}
-
 // start starts the script. The function it returns waits for the end and
 // checks what holds for every run: it ends, each line starts with the name of
 // the product, and no proxy is printed.
