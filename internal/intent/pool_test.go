@@ -77,3 +77,16 @@ func TestGeneratedFor_KnowsNoOtherNames(t *testing.T) {
 		t.Errorf("names with variables are those of %q", got)
 	}
 }
+
+func TestPool_GeneratedSecret(t *testing.T) {
+	t.Parallel()
+	for want, pool := range map[string]intent.Pool{
+		"one-proxy-files":          {Name: "md-0", Topology: true},
+		"one.md-0.tmd.proxy-files": {Kind: intent.KindMachineDeployment, Name: "md-0", Topology: true, Override: "other"},
+		"one.md-0.tmp.proxy-files": {Kind: intent.KindMachinePool, Name: "md-0", Topology: true, Override: "other"},
+	} {
+		if got := pool.GeneratedSecret("one"); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}

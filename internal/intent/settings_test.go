@@ -224,6 +224,10 @@ func TestApplyTo_NamesTheSecretOfTheVariable(t *testing.T) {
 	if len(candidates) != 1 || candidates[0].Name != "corp" {
 		t.Errorf("candidates %v", candidates)
 	}
+	candidates = intent.SecretCandidates(intent.Cluster{Name: "one"}, "")
+	if len(candidates) != 2 || candidates[0].Name != "one-http-proxy" || candidates[1].Name != contract.DefaultSecretName {
+		t.Errorf("candidates %v of a Cluster that names none", candidates)
+	}
 	if got := (intent.Settings{}).ApplyTo(intent.Cluster{}); got.Annotations != nil {
 		t.Errorf("annotations %v, want none", got.Annotations)
 	}
