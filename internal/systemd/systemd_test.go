@@ -13,12 +13,16 @@ import (
 
 func TestIsDropInOf(t *testing.T) {
 	t.Parallel()
-	// Other tests ask systemd about its folders.
 	tests := []struct {
 		name, path, unit string
 		want             bool
 	}{
+		{"where kubeadm packages put drop-ins", "/usr/lib/systemd/system/kubelet.service.d/http-proxy.conf", "kubelet", true},
+		{"the old name of that folder", "/lib/systemd/system/kubelet.service.d/http-proxy.conf", "kubelet", true},
+		{"what an administrator installed", "/usr/local/lib/systemd/system/kubelet.service.d/http-proxy.conf", "kubelet", true},
+		{"until the next boot", "/run/systemd/system/containerd.service.d/http-proxy.conf", "containerd", true},
 		{"written by systemctl set-property", "/etc/systemd/system.control/containerd.service.d/http-proxy.conf", "containerd", true},
+		{"of a portable service", "/etc/systemd/system.attached/containerd.service.d/http-proxy.conf", "containerd", true},
 		{"for all services", "/etc/systemd/system/service.d/http-proxy.conf", "containerd", true},
 		{"for all services with a prefix", "/etc/systemd/system/a-b-.service.d/http-proxy.conf", "a-b-c", true},
 		{"for all services with a shorter prefix", "/etc/systemd/system/a-.service.d/http-proxy.conf", "a-b-c", true},
