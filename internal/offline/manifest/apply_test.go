@@ -90,8 +90,7 @@ func TestApply_MakesAllChangesOrNone(t *testing.T) {
 	}
 }
 
-// TestApply_WritesSeveralEditsAtOnePlace has edits meet in one list, one mapping and one line.
-func TestApply_WritesSeveralEditsAtOnePlace(t *testing.T) {
+func TestApply(t *testing.T) {
 	t.Parallel()
 	list := []string{"spec", "l"}
 	insert := func(index int, value any) Edit { return Edit{Op: Insert, Path: list, Index: index, Value: value} }
@@ -100,6 +99,52 @@ func TestApply_WritesSeveralEditsAtOnePlace(t *testing.T) {
 		edits    []Edit
 		want     string
 	}{
+		{"indexes follow the edits before", "spec:\n  l:\n  - a\n", []Edit{
+			{Op: Insert, Path: list, Index: 0, Value: "x"}, {Op: Insert, Path: list, Index: 2, Value: "z"}, {Op: Remove, Path: list, Index: 1},
+		}, "spec:\n  l:\n  - x\n  - z\n"},
+		{"a replaced item keeps its neighbors", "spec:\n  l:\n  # one\n  - a # c\n\n  # two\n  - b\n", []Edit{
+			{Op: Replace, Path: list, Index: 0, Value: "x\ny"},
+		}, "spec:\n  l:\n  # one\n  - |-\n    x\n    y\n\n  # two\n  - b\n"},
+		{
+			"missing mappings are created", "kind: A\n",
+			[]Edit{{
+				Op: Insert, Path: []string{"a", "b", "l"},
+				Value: Map{{"k", int64(1)}, {"m", true}, {"e", Map{}}, {"o", []any{"s", []any{1, "t"}}}},
+			}},
+			"kind: A\na:\n  b:\n    l:\n    - k: 1\n      m: true\n      e: {}\n      o:\n      - s\n      - - 1\n        - t\n",
+		},
+		{"emptied mappings go", "kind: A\na:\n  b:\n    l:\n    - k\n", []Edit{{Op: Remove, Path: []string{"a", "b", "l"}}}, "kind: A\n"},
+		{"emptied mappings stay as far as they are to be kept", "kind: A\na:  # c\n  b:\n    l:\n    - k\n", []Edit{{Op: Remove, Path: []string{"a", "b", "l"}, Keep: 1}}, "kind: A\na: {}  # c\n"},
+		{"a kept empty mapping is the same afterward", "kind: A\nspec: {}\n", []Edit{
+			{Op: Insert, Path: list, Value: "a", Keep: 1}, {Op: Remove, Path: list, Keep: 1},
+		}, "kind: A\nspec: {}\n"},
+		{"an equal scalar is left as it is", "a: 'b'  # c\n", []Edit{{Op: SetScalar, Path: []string{"a"}, Value: "b"}}, "a: 'b'  # c\n"},
+		{"a scalar is exchanged before its comment", "a: 'b'  # c\n", []Edit{{Op: SetScalar, Path: []string{"a"}, Value: "1"}}, "a: \"1\"  # c\n"},
+		{"a null becomes a scalar", "a:  # c\nb: null\n", []Edit{
+			{Op: SetScalar, Path: []string{"a"}, Value: "x"}, {Op: SetScalar, Path: []string{"b"}, Value: false},
+		}, "a: x  # c\nb: false\n"},
+		{"a scalar of several lines is exchanged", "a: >\n  b\n  # c\n\n# d\ne: f\n", []Edit{{Op: SetScalar, Path: []string{"a"}, Value: "x"}}, "a: x\n\n# d\ne: f\n"},
+		{"a key that is not there is removed without effect", "a: b\n", []Edit{{Op: RemoveKey, Path: []string{"x", "y"}}}, "a: b\n"},
+		{"a key is removed with its value", "a:\n  b: |\n    # x\n\n  # y\n  c: d\n", []Edit{{Op: RemoveKey, Path: []string{"a", "b"}}}, "a:\n\n  # y\n  c: d\n"},
+		{"a quoted key is found", "\"spec\":\n  'l':\n  - a\n", []Edit{{Op: Insert, Path: list, Value: "x"}}, "\"spec\":\n  'l':\n  - x\n  - a\n"},
+		{"a kept blank at the end of a scalar stays", "spec:\n  l:\n  - |+\n    a\n\n  # c\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x"}}, "spec:\n  l:\n  - |+\n    a\n\n  - x\n  # c\n"},
+		{"several line breaks at the end do not swallow a blank line", "spec:\n  l:\n  - a\n\n  - b\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x\n\n"}}, "spec:\n  l:\n  - a\n\n  - |+\n    x\n\n  - b\n"},
+		{"several line breaks before a blank line are quoted", "spec:\n  l:\n  - a\n\nx: y\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x\n\n"}}, "spec:\n  l:\n  - a\n  - \"x\\n\\n\"\n\nx: y\n"},
+		{"a leading blank needs an indentation indicator", "spec:\n  l:\n  - a\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "  x\ny\n"}}, "spec:\n  l:\n  - a\n  - |2\n      x\n    y\n"},
+		{"a block scalar at the end ends its line", "spec:\n  l:\n  - a", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x\ny\n"}}, "spec:\n  l:\n  - a\n  - |\n    x\n    y\n"},
+		{"a block scalar at the end ends its line as others do", "spec:\r\n  l:\r\n  - a", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x\ny\n"}}, "spec:\r\n  l:\r\n  - a\r\n  - |\r\n    x\r\n    y\r\n"},
+		{"a line at the end stays without a line break", "spec:\n  l:\n  - a", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x"}}, "spec:\n  l:\n  - a\n  - x"},
+		{"deeper comments belong to the item before", "spec:\n  l:\n  - a\n    # of a\n  # of none\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x"}}, "spec:\n  l:\n  - a\n    # of a\n  - x\n  # of none\n"},
+		{"a flow list is edited on its line", "spec: {l: [ a, \"b]\" ], m: []} # c\n", []Edit{
+			{Op: Insert, Path: list, Index: 2, Value: "x"},
+			{Op: Remove, Path: list, Index: 0},
+			{Op: Replace, Path: list, Index: 0, Value: Map{{"k", "v"}}},
+			{Op: Insert, Path: []string{"spec", "m"}, Value: "z"},
+			{Op: SetScalar, Path: []string{"spec", "n"}, Value: "1"},
+		}, "spec: {l: [ {\"k\": \"v\"}, \"x\" ], m: [\"z\"], \"n\": \"1\"} # c\n"},
+		{"emptied flow lists go", "spec: {l: [a], m: b, o: [c]}\n", []Edit{{Op: Remove, Path: list}, {Op: Remove, Path: []string{"spec", "o"}}}, "spec: {m: b}\n"},
+		{"a document with an end marker", "spec:\n  l:\n  - a\n# c\n... # end\n# after\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x"}}, "spec:\n  l:\n  - a\n  - x\n# c\n... # end\n# after\n"},
+		// Edits that meet in one list, one mapping or one line.
 		{"every item of a block list is exchanged", "spec:\n  l:\n  - a\n  # b\n  - b\nx: y\n", []Edit{
 			{Op: Remove, Path: list, Index: 1}, {Op: Remove, Path: list}, insert(0, "x"), insert(1, "w"),
 		}, "spec:\n  l:\n  # b\n  - x\n  - w\nx: y\n"},

@@ -1,12 +1,7 @@
 package manifest
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -90,61 +85,6 @@ func TestUnifiedDiff_ComparesPartByPart(t *testing.T) {
 	}
 }
 
-// TestUnifiedDiff_IsAcceptedByPatch holds the format against the program that reads it.
-func TestUnifiedDiff_IsAcceptedByPatch(t *testing.T) {
-	t.Parallel()
-	patch, err := exec.LookPath("patch")
-	if err != nil {
-		t.Skip("there is no patch program")
-	}
-	for i, pair := range [][2]string{
-		{"a\nb\nc\n", "a\nx\nc"},
-		{"a\nb\nc", "a\nb\nc\nd"},
-		{"a\nb\nc\nd\ne\nf\ng\nh\n", "b\nc\nX\nd\ne\nf\ng\nh\ni\n"},
-		{strings.Repeat("a\nb\n", 50), strings.Repeat("b\nb\na\n", 40)},
-	} {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			t.Parallel()
-			name := filepath.Join(t.TempDir(), "file")
-			if err := os.WriteFile(name, []byte(pair[0]), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			cmd := exec.CommandContext(t.Context(), patch, "--quiet", "--posix", name)
-			cmd.Stdin = strings.NewReader(string(UnifiedDiff("a", "b", DiffPart{pair[0], pair[1]})))
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			got, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if string(got) != pair[1] {
-				t.Errorf("got %q, want %q", got, pair[1])
-			}
-		})
-	}
-}
-
-func BenchmarkUnifiedDiff(b *testing.B) {
-	lines := make([]string, 2000)
-	for i := range lines {
-		lines[i] = fmt.Sprintf("  key-%d: value\n", i%700)
-	}
-	old := strings.Join(lines, "")
-	for i := 0; i < len(lines); i += 100 {
-		lines[i] += "  - added\n"
-	}
-	edited := strings.Join(lines, "")
-	other := strings.ReplaceAll(old, "value", "another value")
-	for _, bc := range []struct{ name, text string }{{"TwentyHunks", edited}, {"NothingInCommon", other}} {
-		b.Run(bc.name, func(b *testing.B) {
-			for b.Loop() {
-				UnifiedDiff("a", "b", DiffPart{old, bc.text})
-			}
-		})
-	}
-}
-
 // FuzzDiff checks that a diff converts one text to the other, forward and backward, cut into parts or not.
 func FuzzDiff(f *testing.F) {
 	f.Add("a\nb\nc\n", "a\nx\nc", uint8(1))
@@ -215,20 +155,12 @@ func applied(t *testing.T, text string, lines []string, gone, come byte) string 
 // hunkRange returns first line and number of lines of the side of a hunk that has a sign.
 func hunkRange(t *testing.T, head string, sign byte) (start, count int) {
 	t.Helper()
-	for word := range strings.FieldsSeq(head) {
-		if word[0] != sign {
-			continue
-		}
-		first, length, ok := strings.Cut(word[1:], ",")
-		if !ok {
-			length = "1"
-		}
-		var errs [2]error
-		start, errs[0] = strconv.Atoi(first)
-		count, errs[1] = strconv.Atoi(length)
-		if err := errors.Join(errs[:]...); err != nil {
-			t.Fatalf("%q: %v", head, err)
-		}
+	_, side, _ := strings.Cut(" "+head, " "+string(sign))
+	switch n, err := fmt.Sscanf(side, "%d,%d", &start, &count); n {
+	case 0:
+		t.Fatalf("%q: %v", head, err)
+	case 1:
+		count = 1
 	}
 	return start, count
 }

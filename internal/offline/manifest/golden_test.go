@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -124,23 +123,4 @@ func TestApply_TakesFourThousandItems(t *testing.T) {
 		fmt.Fprintf(&b, "  # %d\n  - echo %d\n\n", i, i)
 	}
 	roundTrip(t, "long.yaml", []byte(b.String()))
-}
-
-func BenchmarkParseAndApply(b *testing.B) {
-	data, err := os.ReadFile("testdata/compact/in.yaml")
-	if err != nil {
-		b.Fatal(err)
-	}
-	stream := bytes.Repeat(append(data, "---\n"...), 25) // 4 documents each, 2 of them edited.
-	b.SetBytes(int64(len(stream)))
-	for b.Loop() {
-		s, err := Parse("in.yaml", stream)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := s.Apply(patches(s)); err != nil {
-			b.Fatal(err)
-		}
-		s.Bytes()
-	}
 }

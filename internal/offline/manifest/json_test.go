@@ -94,29 +94,3 @@ func TestJSON_ReadsValuesAsKubectlDoes(t *testing.T) {
 		t.Error(d)
 	}
 }
-
-func TestJSON_IsJoinedWithoutSeparators(t *testing.T) {
-	t.Parallel()
-	const one, two, yaml = `{"kind":"A"}`, "{\"kind\": \"B\"}\n{\"kind\": \"C\"}", "kind: D\n"
-	for _, tc := range []struct{ in, add, want string }{
-		{one, two, one + "\n" + two},
-		{one, yaml, one + "\n---\n" + yaml},
-		{yaml, one, yaml + "---\n" + one},
-	} {
-		s, err := Parse("1", []byte(tc.in))
-		if err != nil {
-			t.Fatal(err)
-		}
-		more, err := Parse("2", []byte(tc.add))
-		if err != nil {
-			t.Fatal(err)
-		}
-		joined, err := Join(s, more)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(tc.want, string(joined)); d != "" {
-			t.Error(d)
-		}
-	}
-}

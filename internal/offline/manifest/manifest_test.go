@@ -28,6 +28,10 @@ func TestParse_ReportsThePlace(t *testing.T) {
 		{"an unterminated quote before a separator", "a: \"b\n---\nc: d\n", "document 1, line 2: found unexpected end of stream"},
 		{"an item of a list that is no object", "kind: List\nitems:\n- kind: A\n- b\n", "document 1, line 4: item 2 of the list is not a mapping"},
 		{"a variable that is not closed", "a: [${B]\n", "document 1, line 1: did not find expected ',' or ']'"},
+		{
+			"two documents", "text\n---\na: b\n---\ntext\n", "document 1, line 1: the document is not a mapping of keys to values\n" +
+				"parsing cluster.yaml: document 3, line 5: the document is not a mapping of keys to values",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -68,16 +72,6 @@ func TestParse_BoundsAliases(t *testing.T) {
 		if err == nil || err.Error() != "parsing in.yaml: "+tc.want {
 			t.Errorf("%s: %v", tc.name, err)
 		}
-	}
-}
-
-func TestParse_ReportsAllDocumentsInError(t *testing.T) {
-	t.Parallel()
-	_, err := Parse("-", []byte("text\n---\na: b\n---\ntext\n"))
-	want := "parsing standard input: document 1, line 1: the document is not a mapping of keys to values\n" +
-		"parsing standard input: document 3, line 5: the document is not a mapping of keys to values"
-	if err == nil || err.Error() != want {
-		t.Errorf("got %v", err)
 	}
 }
 
@@ -180,6 +174,9 @@ func TestJoin(t *testing.T) {
 		{"a byte order mark goes", "a: b\n", "\uFEFFc: d\n", "a: b\n---\nc: d\n"},
 		{"an empty stream takes the document as it is", "", "\uFEFFc: d\n", "\uFEFFc: d\n"},
 		{"an empty document adds nothing", "a: b\n", "", "a: b\n"},
+		{"JSON needs no separator", `{"kind":"A"}`, "{\"kind\": \"B\"}\n{\"kind\": \"C\"}", "{\"kind\":\"A\"}\n{\"kind\": \"B\"}\n{\"kind\": \"C\"}"},
+		{"YAML behind JSON needs one", `{"kind":"A"}`, "kind: D\n", "{\"kind\":\"A\"}\n---\nkind: D\n"},
+		{"JSON behind YAML needs one", "kind: D\n", `{"kind":"A"}`, "kind: D\n---\n{\"kind\":\"A\"}"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -209,117 +206,6 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-func TestApply(t *testing.T) {
-	t.Parallel()
-	list := []string{"spec", "l"}
-	for _, tc := range []struct {
-		name, in string
-		edits    []Edit
-		want     string
-	}{
-		{"indexes follow the edits before", "spec:\n  l:\n  - a\n", []Edit{
-			{Op: Insert, Path: list, Index: 0, Value: "x"}, {Op: Insert, Path: list, Index: 2, Value: "z"}, {Op: Remove, Path: list, Index: 1},
-		}, "spec:\n  l:\n  - x\n  - z\n"},
-		{"a replaced item keeps its neighbors", "spec:\n  l:\n  # one\n  - a # c\n\n  # two\n  - b\n", []Edit{
-			{Op: Replace, Path: list, Index: 0, Value: "x\ny"},
-		}, "spec:\n  l:\n  # one\n  - |-\n    x\n    y\n\n  # two\n  - b\n"},
-		{
-			"missing mappings are created", "kind: A\n",
-			[]Edit{{
-				Op: Insert, Path: []string{"a", "b", "l"},
-				Value: Map{{"k", int64(1)}, {"m", true}, {"e", Map{}}, {"o", []any{"s", []any{1, "t"}}}},
-			}},
-			"kind: A\na:\n  b:\n    l:\n    - k: 1\n      m: true\n      e: {}\n      o:\n      - s\n      - - 1\n        - t\n",
-		},
-		{"emptied mappings go", "kind: A\na:\n  b:\n    l:\n    - k\n", []Edit{{Op: Remove, Path: []string{"a", "b", "l"}}}, "kind: A\n"},
-		{"emptied mappings stay as far as they are to be kept", "kind: A\na:  # c\n  b:\n    l:\n    - k\n", []Edit{{Op: Remove, Path: []string{"a", "b", "l"}, Keep: 1}}, "kind: A\na: {}  # c\n"},
-		{"a kept empty mapping is the same afterward", "kind: A\nspec: {}\n", []Edit{
-			{Op: Insert, Path: list, Value: "a", Keep: 1}, {Op: Remove, Path: list, Keep: 1},
-		}, "kind: A\nspec: {}\n"},
-		{"an equal scalar is left as it is", "a: 'b'  # c\n", []Edit{{Op: SetScalar, Path: []string{"a"}, Value: "b"}}, "a: 'b'  # c\n"},
-		{"a scalar is exchanged before its comment", "a: 'b'  # c\n", []Edit{{Op: SetScalar, Path: []string{"a"}, Value: "1"}}, "a: \"1\"  # c\n"},
-		{"a null becomes a scalar", "a:  # c\nb: null\n", []Edit{
-			{Op: SetScalar, Path: []string{"a"}, Value: "x"}, {Op: SetScalar, Path: []string{"b"}, Value: false},
-		}, "a: x  # c\nb: false\n"},
-		{"a scalar of several lines is exchanged", "a: >\n  b\n  # c\n\n# d\ne: f\n", []Edit{{Op: SetScalar, Path: []string{"a"}, Value: "x"}}, "a: x\n\n# d\ne: f\n"},
-		{"a key that is not there is removed without effect", "a: b\n", []Edit{{Op: RemoveKey, Path: []string{"x", "y"}}}, "a: b\n"},
-		{"a key is removed with its value", "a:\n  b: |\n    # x\n\n  # y\n  c: d\n", []Edit{{Op: RemoveKey, Path: []string{"a", "b"}}}, "a:\n\n  # y\n  c: d\n"},
-		{"a quoted key is found", "\"spec\":\n  'l':\n  - a\n", []Edit{{Op: Insert, Path: list, Value: "x"}}, "\"spec\":\n  'l':\n  - x\n  - a\n"},
-		{"a kept blank at the end of a scalar stays", "spec:\n  l:\n  - |+\n    a\n\n  # c\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x"}}, "spec:\n  l:\n  - |+\n    a\n\n  - x\n  # c\n"},
-		{"several line breaks at the end do not swallow a blank line", "spec:\n  l:\n  - a\n\n  - b\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x\n\n"}}, "spec:\n  l:\n  - a\n\n  - |+\n    x\n\n  - b\n"},
-		{"several line breaks before a blank line are quoted", "spec:\n  l:\n  - a\n\nx: y\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x\n\n"}}, "spec:\n  l:\n  - a\n  - \"x\\n\\n\"\n\nx: y\n"},
-		{"a leading blank needs an indentation indicator", "spec:\n  l:\n  - a\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "  x\ny\n"}}, "spec:\n  l:\n  - a\n  - |2\n      x\n    y\n"},
-		{"a block scalar at the end ends its line", "spec:\n  l:\n  - a", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x\ny\n"}}, "spec:\n  l:\n  - a\n  - |\n    x\n    y\n"},
-		{"a block scalar at the end ends its line as others do", "spec:\r\n  l:\r\n  - a", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x\ny\n"}}, "spec:\r\n  l:\r\n  - a\r\n  - |\r\n    x\r\n    y\r\n"},
-		{"a line at the end stays without a line break", "spec:\n  l:\n  - a", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x"}}, "spec:\n  l:\n  - a\n  - x"},
-		{"deeper comments belong to the item before", "spec:\n  l:\n  - a\n    # of a\n  # of none\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x"}}, "spec:\n  l:\n  - a\n    # of a\n  - x\n  # of none\n"},
-		{"a flow list is edited on its line", "spec: {l: [ a, \"b]\" ], m: []} # c\n", []Edit{
-			{Op: Insert, Path: list, Index: 2, Value: "x"},
-			{Op: Remove, Path: list, Index: 0},
-			{Op: Replace, Path: list, Index: 0, Value: Map{{"k", "v"}}},
-			{Op: Insert, Path: []string{"spec", "m"}, Value: "z"},
-			{Op: SetScalar, Path: []string{"spec", "n"}, Value: "1"},
-		}, "spec: {l: [ {\"k\": \"v\"}, \"x\" ], m: [\"z\"], \"n\": \"1\"} # c\n"},
-		{"emptied flow lists go", "spec: {l: [a], m: b, o: [c]}\n", []Edit{{Op: Remove, Path: list}, {Op: Remove, Path: []string{"spec", "o"}}}, "spec: {m: b}\n"},
-		{"a document with an end marker", "spec:\n  l:\n  - a\n# c\n... # end\n# after\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x"}}, "spec:\n  l:\n  - a\n  - x\n# c\n... # end\n# after\n"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			s, err := Parse("in.yaml", []byte(tc.in))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Objects()[0].Apply(tc.edits); err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(tc.want, string(s.Bytes())); d != "" {
-				t.Error(d)
-			}
-		})
-	}
-}
-
-func TestApply_Refuses(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		name, in string
-		edit     Edit
-		want     string
-	}{
-		{"a list that is a string", "a: ${FILES}\n", Edit{Op: Insert, Path: []string{"a"}, Value: "x"}, "a[0]: the value is a string, not a list"},
-		{"a list that is a mapping", "a: {b: c}\n", Edit{Op: Insert, Path: []string{"a"}, Value: "x"}, "a[0]: the value is a mapping, not a list"},
-		{"a path through a list", "a: [b]\n", Edit{Op: Insert, Path: []string{"a", "b"}, Value: "x"}, "a.b[0]: a is a list, not a mapping"},
-		{"a scalar in the place of a list", "a: [b]\n", Edit{Op: SetScalar, Path: []string{"a"}, Value: "x"}, "a: the value is a list, not a scalar"},
-		{"an index behind the end", "a: [b]\n", Edit{Op: Insert, Path: []string{"a"}, Index: 2, Value: "x"}, "a[2]: the index is out of range, the list has 1 items"},
-		{"a negative index", "a: [b]\n", Edit{Op: Remove, Path: []string{"a"}, Index: -1}, "a[-1]: the index is out of range, the list has 1 items"},
-		{"an item of a list that is absent", "a: b\n", Edit{Op: Remove, Path: []string{"x", "y"}}, "x.y[0]: the index is out of range, the list has 0 items"},
-		{"an empty path", "a: b\n", Edit{Op: Insert, Value: "x"}, "[0]: the path is empty"},
-		{"no operation", "a: b\n", Edit{Path: []string{"x"}, Value: "x"}, "x[0]: unknown operation 0"},
-		{"a value of another type", "a: b\n", Edit{Op: Insert, Path: []string{"x"}, Value: 1.5}, "x[0]: values of type float64 are not supported"},
-		{"no value", "a: b\n", Edit{Op: SetScalar, Path: []string{"x"}}, "x: values of type <nil> are not supported"},
-		{"a mapping as scalar", "a: b\n", Edit{Op: SetScalar, Path: []string{"x"}, Value: Map{}}, "x: manifest.Map is not a scalar"},
-		{"invalid UTF-8", "a: b\n", Edit{Op: Insert, Path: []string{"x"}, Value: []any{"\xff"}}, "x[0]: a new value is invalid UTF-8"},
-		{"a key that occurs twice", "a: b\n", Edit{Op: Insert, Path: []string{"x"}, Value: Map{{"k", "1"}, {"k", "2"}}}, `x[0]: key "k" occurs twice in a new value`},
-		{"a path that is to stay as a whole", "a: b\n", Edit{Op: RemoveKey, Path: []string{"a"}, Keep: 1}, "a: 1 elements to keep in a path of 1"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			s, err := Parse("in.yaml", []byte("# first\n---\n"+tc.in))
-			if err != nil {
-				t.Fatal(err)
-			}
-			good := Edit{Op: SetScalar, Path: []string{"good"}, Value: "x"}
-			err = s.Objects()[0].Apply([]Edit{good, tc.edit})
-			if want := "editing in.yaml: document 1, line 3: " + tc.want; err == nil || err.Error() != want {
-				t.Errorf("got  %v\nwant %s", err, want)
-			}
-			if string(s.Bytes()) != "# first\n---\n"+tc.in {
-				t.Errorf("an edit before the one in error stays: %q", s.Bytes())
-			}
-		})
-	}
-}
-
 // TestJoin_LetsNoBlockScalarGrow has a text without a line break at its end, which would become part of a value.
 func TestJoin_LetsNoBlockScalarGrow(t *testing.T) {
 	t.Parallel()
@@ -338,18 +224,34 @@ func TestJoin_LetsNoBlockScalarGrow(t *testing.T) {
 	}
 }
 
-// TestApply_RefusesSharedValues is about values that do not stand at their place, or not only for it. The error
-// names that place with its line, once for all edits, and says what to write instead.
-func TestApply_RefusesSharedValues(t *testing.T) {
+// TestApply_Refuses has edits that make no sense, and values that do not stand at their place, or not only for it. The
+// error names that place with its line, once for all edits, and says what to write instead.
+func TestApply_Refuses(t *testing.T) {
 	t.Parallel()
 	insert := func(path ...string) Edit { return Edit{Op: Insert, Path: path, Value: "x"} }
 	const text = "the surrounding text does not allow editing it; write it in block style or as indented JSON, without anchors, " +
 		"aliases and tags"
+	good := Edit{Op: SetScalar, Path: []string{"good"}, Value: "x"}
 	for _, tc := range []struct {
 		name, in string
 		edits    []Edit
 		want     string
 	}{
+		{"a list that is a string", "a: ${FILES}\n", []Edit{good, {Op: Insert, Path: []string{"a"}, Value: "x"}}, "document 1, line 1: a[0]: the value is a string, not a list"},
+		{"a list that is a mapping", "a: {b: c}\n", []Edit{good, {Op: Insert, Path: []string{"a"}, Value: "x"}}, "document 1, line 1: a[0]: the value is a mapping, not a list"},
+		{"a path through a list", "a: [b]\n", []Edit{good, {Op: Insert, Path: []string{"a", "b"}, Value: "x"}}, "document 1, line 1: a.b[0]: a is a list, not a mapping"},
+		{"a scalar in the place of a list", "a: [b]\n", []Edit{good, {Op: SetScalar, Path: []string{"a"}, Value: "x"}}, "document 1, line 1: a: the value is a list, not a scalar"},
+		{"an index behind the end", "a: [b]\n", []Edit{good, {Op: Insert, Path: []string{"a"}, Index: 2, Value: "x"}}, "document 1, line 1: a[2]: the index is out of range, the list has 1 items"},
+		{"a negative index", "a: [b]\n", []Edit{good, {Op: Remove, Path: []string{"a"}, Index: -1}}, "document 1, line 1: a[-1]: the index is out of range, the list has 1 items"},
+		{"an item of a list that is absent", "a: b\n", []Edit{good, {Op: Remove, Path: []string{"x", "y"}}}, "document 1, line 1: x.y[0]: the index is out of range, the list has 0 items"},
+		{"an empty path", "a: b\n", []Edit{good, {Op: Insert, Value: "x"}}, "document 1, line 1: [0]: the path is empty"},
+		{"no operation", "a: b\n", []Edit{good, {Path: []string{"x"}, Value: "x"}}, "document 1, line 1: x[0]: unknown operation 0"},
+		{"a value of another type", "a: b\n", []Edit{good, {Op: Insert, Path: []string{"x"}, Value: 1.5}}, "document 1, line 1: x[0]: values of type float64 are not supported"},
+		{"no value", "a: b\n", []Edit{good, {Op: SetScalar, Path: []string{"x"}}}, "document 1, line 1: x: values of type <nil> are not supported"},
+		{"a mapping as scalar", "a: b\n", []Edit{good, {Op: SetScalar, Path: []string{"x"}, Value: Map{}}}, "document 1, line 1: x: manifest.Map is not a scalar"},
+		{"invalid UTF-8", "a: b\n", []Edit{good, {Op: Insert, Path: []string{"x"}, Value: []any{"\xff"}}}, "document 1, line 1: x[0]: a new value is invalid UTF-8"},
+		{"a key that occurs twice", "a: b\n", []Edit{good, {Op: Insert, Path: []string{"x"}, Value: Map{{"k", "1"}, {"k", "2"}}}}, `document 1, line 1: x[0]: key "k" occurs twice in a new value`},
+		{"a path that is to stay as a whole", "a: b\n", []Edit{good, {Op: RemoveKey, Path: []string{"a"}, Keep: 1}}, "document 1, line 1: a: 1 elements to keep in a path of 1"},
 		{
 			"an alias", "a: &a\n- b\nspec:\n  l: *a\n",
 			[]Edit{insert("spec", "l"), insert("spec", "l")},
@@ -482,26 +384,6 @@ func TestApply_WritesScalarsThatAreReadBack(t *testing.T) {
 		if want := strings.TrimSuffix(string(oneLine), "\n"); len(value) < 80 &&
 			!strings.ContainsAny(value, "\n\r\u0085\u2028\uFEFF\x00\x1b\x7f") && scalar(value) != want {
 			t.Errorf("%q is written as %s, sigs.k8s.io/yaml writes %s", value, scalar(value), want)
-		}
-	}
-}
-
-func TestApply_IsDeterministic(t *testing.T) {
-	t.Parallel()
-	edit := func() string {
-		s, err := Parse("in.yaml", []byte("a: &a\n  z: [1]\n  y: 2\n  x: {c: 3, b: 4}\nspec:\n  <<: *a\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Objects()[0].Apply([]Edit{{Op: SetScalar, Path: []string{"spec", "x", "b"}, Value: "5"}}); err != nil {
-			return fmt.Sprint(err)
-		}
-		return string(s.Bytes())
-	}
-	want := edit()
-	for range 20 {
-		if got := edit(); got != want {
-			t.Fatalf("got\n%s\nwant\n%s", got, want)
 		}
 	}
 }
