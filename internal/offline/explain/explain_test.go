@@ -302,28 +302,3 @@ func FuzzExplain(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkExplain(b *testing.B) {
-	c, err := explain.NewCluster(network(), 0)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, n := range []int{20, 4000} {
-		hosts := make([]string, n)
-		for i := range hosts {
-			hosts[i] = fmt.Sprintf("host%d.example.com", i)
-		}
-		in := explain.Input{
-			NoProxy: strings.Join(hosts, ","), Destinations: c.Destinations(),
-			Clients: clients(b, "go", "curl@7.88.1", "curl@8.14.1", "wget", "busybox", "urllib", "requests", "httpx", "ruby",
-				"node-fetch", "node-http"),
-		}
-		b.Run(fmt.Sprintf("entries=%d", n), func(b *testing.B) {
-			for b.Loop() {
-				if r := report(b, in); !slices.Contains([]int{n}, len(r.Entries)) {
-					b.Fatal("entries are missing")
-				}
-			}
-		})
-	}
-}

@@ -35,7 +35,7 @@ func TestRead_TakesEveryForm(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		text               string
-		want               data
+		want               data // plain, if nil
 		cluster, namespace string
 	}{
 		"AKS, with the spelling of the schema": {
@@ -46,49 +46,40 @@ func TestRead_TakesEveryForm(t *testing.T) {
 			text: "{\n\t\"httpProxy\": \"http://p.example.com:1\",\n\t\"httpsProxy\": \"https://p.example.com:2\",\n\t\"noProxy\":\t[\"a.example.com,10.0.0.0/8\"],\n\t\"trustedCA\": " + string(caText) + "}",
 			want: withCA,
 		},
-		"AKS, as az aks show prints it": {
-			text: `{"kind":"Base","httpProxyConfig":{"enabled":true,"httpProxy":"http://p.example.com:1","httpsProxy":"https://p.example.com:2","noProxy":["a.example.com","10.0.0.0/8"],"trustedCa":null}}`,
-			want: plain,
-		},
+		"AKS, as az aks show prints it": {text: `{"kind":"Base","httpProxyConfig":{"enabled":true,"httpProxy":"http://p.example.com:1","httpsProxy":"https://p.example.com:2","noProxy":["a.example.com","10.0.0.0/8"],"trustedCa":null}}`},
 		"TKG": {
 			text: "CLUSTER_NAME: c\nNAMESPACE: ns\nTKG_HTTP_PROXY: http://p.example.com:1\nTKG_HTTPS_PROXY: https://p.example.com:2\n" +
 				"TKG_NO_PROXY: a.example.com,10.0.0.0/8\nTKG_HTTP_PROXY_ENABLED: \"true\"\nTKG_PROXY_CA_CERT: " + encoded(ca) + "\n",
 			want: withCA, cluster: "c", namespace: "ns",
 		},
-		"Helm values": {
-			text: "# a comment\nproxy: {http: http://p.example.com:1, https: https://p.example.com:2, noProxy: \"a.example.com, 10.0.0.0/8\", enabled: true}\n",
-			want: plain,
-		},
+		"Helm values": {text: "# a comment\nproxy: {http: http://p.example.com:1, https: https://p.example.com:2, noProxy: \"a.example.com, 10.0.0.0/8\", enabled: true}\n"},
 		"Helm values of Giant Swarm today, in a Secret": {
 			text: "apiVersion: v1\nkind: Secret\nmetadata: {name: prod-cluster-values, namespace: org}\ndata:\n  values: " +
 				encoded("global: {connectivity: {proxy: {httpProxy: http://p.example.com:1, httpsProxy: https://p.example.com:2, noProxy: [a.example.com, 10.0.0.0/8]}}}"),
-			want: plain, cluster: "prod", namespace: "org",
+			cluster: "prod", namespace: "org",
 		},
 		"topology variable proxy": {
-			text: "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: c, namespace: ns}\nspec: {clusterNetwork: {pods: {cidrBlocks: [10.244.0.0/16]}}, topology: {variables: [{name: other, value: 1}, {name: proxy, value: {httpProxy: http://p.example.com:1, httpsProxy: https://p.example.com:2, noProxy: [a.example.com, 10.0.0.0/8]}}]}}",
-			want: plain, cluster: "c", namespace: "ns",
+			text:    "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: c, namespace: ns}\nspec: {clusterNetwork: {pods: {cidrBlocks: [10.244.0.0/16]}}, topology: {variables: [{name: other, value: 1}, {name: proxy, value: {httpProxy: http://p.example.com:1, httpsProxy: https://p.example.com:2, noProxy: [a.example.com, 10.0.0.0/8]}}]}}",
+			cluster: "c", namespace: "ns",
 		},
 		"a list that kubectl prints": {
 			text: "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Secret, metadata: {name: c-config-values, namespace: ns}, data: {value: " +
 				encoded("TKG_HTTP_PROXY: http://p.example.com:1\nTKG_HTTPS_PROXY: https://p.example.com:2\nTKG_NO_PROXY: a.example.com,10.0.0.0/8") + "}}]",
-			want: plain, cluster: "c", namespace: "ns",
+			cluster: "c", namespace: "ns",
 		},
 		"topology variable clusterConfig": {
-			text: "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: c}\nspec: {topology: {variables: [{name: clusterConfig, value: {proxy: {http: http://p.example.com:1, https: https://p.example.com:2, additionalNo: [a.example.com, 10.0.0.0/8]}}}]}}",
-			want: plain, cluster: "c",
+			text:    "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: c}\nspec: {topology: {variables: [{name: clusterConfig, value: {proxy: {http: http://p.example.com:1, https: https://p.example.com:2, additionalNo: [a.example.com, 10.0.0.0/8]}}}]}}",
+			cluster: "c",
 		},
 		"EKS Anywhere": {
 			text: "apiVersion: anywhere.eks.amazonaws.com/v1alpha1\nkind: Cluster\nmetadata: {name: c}\nspec: {proxyConfiguration: {httpProxy: p.example.com:1, httpsProxy: p.example.com:2, noProxy: [a.example.com]}}\n---\napiVersion: anywhere.eks.amazonaws.com/v1alpha1\nkind: VSphereDatacenterConfig\n",
 			want: data{"httpProxy": "http://p.example.com:1", "httpsProxy": "http://p.example.com:2", "noProxy": "a.example.com"}, cluster: "c",
 		},
-		"a drop-in": {text: "# ours\n" + dropIn, want: plain},
-		"files of a KubeadmControlPlane": {
-			text: "apiVersion: controlplane.cluster.x-k8s.io/v1beta2\nkind: KubeadmControlPlane\nspec: {kubeadmConfigSpec: {files: [{path: /etc/x, content: y}, {path: /etc/systemd/system/containerd.service.d/http-proxy.conf, encoding: base64, content: " + encoded(dropIn) + "}]}}",
-			want: plain,
-		},
+		"a drop-in":                      {text: "# ours\n" + dropIn},
+		"files of a KubeadmControlPlane": {text: "apiVersion: controlplane.cluster.x-k8s.io/v1beta2\nkind: KubeadmControlPlane\nspec: {kubeadmConfigSpec: {files: [{path: /etc/x, content: y}, {path: /etc/systemd/system/containerd.service.d/http-proxy.conf, encoding: base64, content: " + encoded(dropIn) + "}]}}"},
 		"CAREN with no": {
-			text: "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: c}\nspec: {topology: {variables: [{name: clusterConfig, value: {proxy: {http: http://p.example.com:1, https: https://p.example.com:2, no: [a.example.com, 10.0.0.0/8]}}}]}}",
-			want: plain, cluster: "c",
+			text:    "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: c}\nspec: {topology: {variables: [{name: clusterConfig, value: {proxy: {http: http://p.example.com:1, https: https://p.example.com:2, no: [a.example.com, 10.0.0.0/8]}}}]}}",
+			cluster: "c",
 		},
 		"variables proxy and trust of TKG": {
 			text: "apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\nmetadata: {name: c}\nspec: {topology: {variables: [{name: trust, value: {additionalTrustedCAs: [{name: proxy, data: " + encoded(ca) + "}]}}, {name: proxy, value: {httpProxy: http://p.example.com:1, httpsProxy: https://p.example.com:2, noProxy: [a.example.com, 10.0.0.0/8]}}]}}",
@@ -111,43 +102,32 @@ func TestRead_TakesEveryForm(t *testing.T) {
 			want: map[string]string{"httpProxy": "http://p.example.com:1", "httpsProxy": "https://p.example.com:2", "noProxy": "a.example.com,10.0.0.0/8", "readinessEndpoints": "https://a.example.com/,https://b.example.com/"},
 		},
 		"a ConfigMap with variables": {
-			text: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: proxy-env, namespace: ns}\ndata: {HTTP_PROXY: http://p.example.com:1, https_proxy: https://p.example.com:2, NO_PROXY: 'a.example.com,10.0.0.0/8', TZ: UTC}",
-			want: plain, namespace: "ns",
+			text:      "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: proxy-env, namespace: ns}\ndata: {HTTP_PROXY: http://p.example.com:1, https_proxy: https://p.example.com:2, NO_PROXY: 'a.example.com,10.0.0.0/8', TZ: UTC}",
+			namespace: "ns",
 		},
-		"a Secret with variables": {
-			text: "apiVersion: v1\nkind: Secret\nmetadata: {name: proxy-env}\ndata: {http_proxy: " + encoded("http://p.example.com:1") + ", HTTPS_PROXY: " + encoded("https://p.example.com:2\n") + ", no_proxy: " + encoded("a.example.com,10.0.0.0/8") + "}",
-			want: plain,
-		},
-		"a shell file": {
-			text: "#!/bin/sh\n# proxy\nexport http_proxy=http://p.example.com:1; HTTP_PROXY='http://p.example.com:1'\nexport HTTP_PROXY https_proxy=\"https://p.example.com:2\" # the other\ndeclare -x NO_PROXY=\"a.example.com,\\\n10.0.0.0/8\"\r\n",
-			want: plain,
-		},
-		"/etc/environment": {
-			text: "PATH=\"/usr/local/sbin:/usr/local/bin\"\nLANG=C.UTF-8\nhttp_proxy=http://p.example.com:1/\nhttps_proxy=\"https://p.example.com:2/\"\nno_proxy=a.example.com,10.0.0.0/8\n",
-			want: plain,
-		},
-		"a shell file in a ConfigMap": {
-			text: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  proxy.sh: |\n    export http_proxy=http://p.example.com:1\n    export https_proxy=https://p.example.com:2 no_proxy=a.example.com,10.0.0.0/8\n",
-			want: plain,
-		},
-		"variables as a mapping, URLs without a scheme": {
-			text: "a: {env: {HTTP_PROXY: 'p.example.com:1', HTTPS_PROXY: 'https://p.example.com:2', NO_PROXY: 'a.example.com,10.0.0.0/8', OTHER: x}}",
-			want: plain,
-		},
+		"a Secret with variables":                       {text: "apiVersion: v1\nkind: Secret\nmetadata: {name: proxy-env}\ndata: {http_proxy: " + encoded("http://p.example.com:1") + ", HTTPS_PROXY: " + encoded("https://p.example.com:2\n") + ", no_proxy: " + encoded("a.example.com,10.0.0.0/8") + "}"},
+		"a shell file":                                  {text: "#!/bin/sh\n# proxy\nexport http_proxy=http://p.example.com:1; HTTP_PROXY='http://p.example.com:1'\nexport HTTP_PROXY https_proxy=\"https://p.example.com:2\" # the other\ndeclare -x NO_PROXY=\"a.example.com,\\\n10.0.0.0/8\"\r\n"},
+		"/etc/environment":                              {text: "PATH=\"/usr/local/sbin:/usr/local/bin\"\nLANG=C.UTF-8\nhttp_proxy=http://p.example.com:1/\nhttps_proxy=\"https://p.example.com:2/\"\nno_proxy=a.example.com,10.0.0.0/8\n"},
+		"a shell file in a ConfigMap":                   {text: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  proxy.sh: |\n    export http_proxy=http://p.example.com:1\n    export https_proxy=https://p.example.com:2 no_proxy=a.example.com,10.0.0.0/8\n"},
+		"variables as a mapping, URLs without a scheme": {text: "a: {env: {HTTP_PROXY: 'p.example.com:1', HTTPS_PROXY: 'https://p.example.com:2', NO_PROXY: 'a.example.com,10.0.0.0/8', OTHER: x}}"},
 		"a shell file with a quoted password": {
 			text: "export https_proxy='http://u:$x%22@p.example.com:2'\n",
 			want: data{"httpsProxy": "http://p.example.com:2", "username": "u", "password": "$x\""},
 		},
-		"a list of variables": {
-			text: "a: {b: [{env: [{name: HTTP_PROXY, value: http://p.example.com:1}, {name: https_proxy, value: https://p.example.com:2}, {name: NO_PROXY, value: 'a.example.com,10.0.0.0/8'}, {name: X}]}]}",
-			want: plain,
+		"a chart for readers of several generations": {
+			text: "cluster: {proxy: {http: 'http://p:1'}}\nglobal: {connectivity: {proxy: {enabled: true, httpProxy: 'http://p:1'}}}\nenv: [{name: HTTP_PROXY, value: 'http://p:1'}]",
+			want: data{"httpProxy": "http://p:1"},
 		},
+		"a list of variables": {text: "a: {b: [{env: [{name: HTTP_PROXY, value: http://p.example.com:1}, {name: https_proxy, value: https://p.example.com:2}, {name: NO_PROXY, value: 'a.example.com,10.0.0.0/8'}, {name: X}]}]}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, err := foreign.Read([]byte(tc.text))
 			if err != nil {
 				t.Fatal(err)
+			}
+			if tc.want == nil {
+				tc.want = plain
 			}
 			if diff := cmp.Diff(tc.want, got.Data); diff != "" {
 				t.Error(diff)
@@ -259,17 +239,6 @@ func TestRead_NamesWhatHasNoPlace(t *testing.T) {
 	}
 	if got.Data["noProxy"] != "a.example.com" {
 		t.Errorf("noProxy is %q", got.Data["noProxy"])
-	}
-}
-
-// TestRead_TakesTheSamePlaceTwice reads what has the settings in several places: a chart for readers of several
-// generations, and a bootstrap spec with a drop-in for each service.
-func TestRead_TakesTheSamePlaceTwice(t *testing.T) {
-	t.Parallel()
-	got, err := foreign.Read([]byte("cluster: {proxy: {http: 'http://p:1'}}\nglobal: {connectivity: {proxy: {enabled: true, httpProxy: 'http://p:1'}}}\n" +
-		"env: [{name: HTTP_PROXY, value: 'http://p:1'}]"))
-	if err != nil || got.Data["httpProxy"] != "http://p:1" {
-		t.Errorf("%v, %v", got.Data, err)
 	}
 }
 

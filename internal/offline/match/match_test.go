@@ -215,16 +215,3 @@ func FuzzMatch(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkMatch(b *testing.B) {
-	const list = "localhost,127.0.0.1,10.244.0.0/16,10.96.0.0/12,10.96.0.1,10.96.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,cp.example.org,169.254.169.254"
-	for _, c := range match.Clients() {
-		b.Run(strings.ReplaceAll(c.String(), "/", "-"), func(b *testing.B) {
-			for b.Loop() {
-				if _, err := c.Match(list, "https://registry.k8s.io/"); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
