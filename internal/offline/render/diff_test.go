@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
 // TestDiff_AppliesWithPatch takes the difference of every golden input to the output with the program that it is for,
@@ -34,10 +32,7 @@ func TestDiff_AppliesWithPatch(t *testing.T) {
 				t.Parallel()
 				options := input(t, dir)
 				options.Inputs[0].Data = data
-				result, err := render.Render(t.Context(), options)
-				if err != nil {
-					t.Fatal(err)
-				}
+				result := run(t, options)
 				file := filepath.Join(t.TempDir(), "in.yaml")
 				if err := os.WriteFile(file, data, 0o600); err != nil {
 					t.Fatal(err)

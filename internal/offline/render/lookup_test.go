@@ -94,8 +94,7 @@ func TestRender_FindsObjectsWhoseNamespaceIsLeftOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			result, err := render.Render(t.Context(),
-				render.Options{Inputs: []clusters.Input{{Name: "in.yaml", Data: []byte(test.manifests)}}})
+			result, err := render.Render(t.Context(), of(test.manifests))
 			if test.problem != "" {
 				if err == nil || !strings.Contains(err.Error(), test.problem) {
 					t.Errorf("got error %v, want %q in it", err, test.problem)
@@ -162,16 +161,13 @@ func TestRender_PrefersTheSecretOfTheSameNamespace(t *testing.T) {
 func TestRender_UpdatesAGeneratedSecretWithoutANamespace(t *testing.T) {
 	t.Parallel()
 	const secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: c-proxy-files, labels: {capi-proxy-patcher.io/generated-for: c}}\n"
-	result, err := render.Render(t.Context(), render.Options{
+	result := run(t, render.Options{
 		Inputs: []clusters.Input{{
 			Name: "in.yaml",
 			Data: []byte(scene("team/c", "DemoCluster infra", "KubeadmControlPlane cp") + secret),
 		}},
 		IncludeSecrets: true,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if n := strings.Count(string(result.Output), "name: c-proxy-files, labels"); n != 1 ||
 		!strings.Contains(string(result.Output), "  proxy.env: ") {
 		t.Errorf("the Secret is there %d times:\n%s", n, result.Output)
@@ -184,10 +180,7 @@ func TestRender_PatchesExportedObjects(t *testing.T) {
 	const exported = "deletionTimestamp: \"2026-01-01T00:00:00Z\", ownerReferences: [{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, name: m, uid: u}], "
 	written := withPods(scene("team/c", "DemoCluster infra", "KubeadmControlPlane cp", "MachineDeployment md", "KubeadmConfigTemplate md"))
 	output := func(text string) string {
-		result, err := render.Render(t.Context(), render.Options{Inputs: []clusters.Input{{Name: "in.yaml", Data: []byte(text)}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := run(t, of(text))
 		return string(result.Output)
 	}
 	got := output(strings.ReplaceAll(written, "metadata: {", "metadata: {"+exported))

@@ -6,9 +6,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
 // holder is a MachineSet or a Machine m of Cluster c with its bootstrap object.
@@ -57,15 +54,9 @@ func TestRender_PatchesMachinesAndMachineSets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			options := render.Options{Inputs: []clusters.Input{{
-				Name: "in.yaml",
-				Data: []byte(withPods(scene("c", "KubeadmControlPlane cp")) + test.manifests),
-			}}}
+			options := of(withPods(scene("c", "KubeadmControlPlane cp")) + test.manifests)
 			before := options.Inputs[0].Data
-			result, err := render.Render(t.Context(), options)
-			if err != nil {
-				t.Fatal(err)
-			}
+			result := run(t, options)
 			_, after, _ := strings.Cut(string(result.Output), "kind: Machine")
 			if got := strings.Contains(after, "/etc/capi-proxy-patcher/proxy.env"); got != test.patched {
 				t.Errorf("patched: %t, want %t:\n%s", got, test.patched, after)
@@ -76,10 +67,7 @@ func TestRender_PatchesMachinesAndMachineSets(t *testing.T) {
 			}
 			options.Inputs[0].Data = bytes.ReplaceAll(result.Output, []byte("capi-proxy-patcher.io/enabled:"),
 				[]byte("not-enabled:"))
-			removed, err := render.Render(t.Context(), options)
-			if err != nil {
-				t.Fatal(err)
-			}
+			removed := run(t, options)
 			_, want, _ := strings.Cut(string(before), "kind: Machine")
 			_, got, _ := strings.Cut(string(removed.Output), "kind: Machine")
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -96,10 +84,7 @@ func TestRender_NamesNodesThatOthersAskThroughTheProxy(t *testing.T) {
 		"spec: {clusterName: c, bootstrap: {configRef: {kind: KubeadmConfig, name: far}}}\nstatus: {addresses: [{type: InternalIP, address: 192.0.2.9}]}\n"
 	for annotations, want := range map[string]bool{"": false, ", annotations: {capi-proxy-patcher.io/targets: 'kubelet,static-pods'}": true} {
 		scene := strings.Replace(withPods(scene("c", "KubeadmControlPlane cp")), `enabled: "true"}`, `enabled: "true"}`+annotations, 1)
-		result, err := render.Render(t.Context(), render.Options{Inputs: []clusters.Input{{Name: "in.yaml", Data: []byte(scene + machine)}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := run(t, of(scene+machine))
 		notes := strings.Join(result.Notes, "\n")
 		if got := strings.Contains(notes, "Machine far at 192.0.2.9, which NO_PROXY does not have"); got != want {
 			t.Errorf("%q: %t in the notes:\n%s", annotations, got, notes)

@@ -38,13 +38,10 @@ stringData: {httpProxy: "http://192.0.2.220:3128", httpsProxy: "http://proxy.exa
 
 func rendered(t *testing.T, text string, p render.Publish) render.Result {
 	t.Helper()
-	result, err := render.Render(t.Context(), render.Options{
-		Inputs: []clusters.Input{{Name: "-", Data: []byte(text)}}, Publish: p,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return result
+	options := of(text)
+	options.Inputs[0].Name = "-"
+	options.Publish = p
+	return run(t, options)
 }
 
 func TestPublish_PrintsEveryOutput(t *testing.T) {
@@ -176,12 +173,9 @@ func TestPublish_RemovesAnnotationsThatNoClusterAsksFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			text := strings.NewReplacer(tc.change...).Replace(published)
-			result, err := render.Render(t.Context(), render.Options{
+			result := run(t, render.Options{
 				Inputs: []clusters.Input{{Name: "-", Data: []byte(text)}}, Publish: tc.publish, All: tc.all,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
 			want := strings.SplitAfter(text, "---\n")[0]
 			if !tc.stay {
 				want = annotated.ReplaceAllString(want, "")

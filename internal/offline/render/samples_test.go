@@ -1,7 +1,6 @@
 package render_test
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -17,8 +16,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
-// samples returns templates as providers publish them: the project's own and, if MANIFEST_SAMPLES names a folder, those
-// in it.
+// samples returns templates as providers publish them.
 func samples(t *testing.T) []string {
 	t.Helper()
 	var names []string
@@ -30,13 +28,6 @@ func samples(t *testing.T) []string {
 		names = append(names, slices.DeleteFunc(found, func(name string) bool {
 			return name == "testdata/clusterclass-v1beta1/in.yaml" // has classes of two namespaces, which clusterctl makes one
 		})...)
-	}
-	if dir := os.Getenv("MANIFEST_SAMPLES"); dir != "" {
-		found, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-		if err != nil || len(found) == 0 {
-			t.Fatalf("no samples in %s: %v", dir, err)
-		}
-		names = append(names, found...)
 	}
 	return names
 }

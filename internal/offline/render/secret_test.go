@@ -46,13 +46,10 @@ func TestRender_PrintsOnlySecretsThatAreComplete(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			result, err := render.Render(t.Context(), render.Options{
+			result := run(t, render.Options{
 				Inputs: []clusters.Input{{Name: "in.yaml", Data: []byte(test.manifests)}}, IncludeSecrets: true,
 				IncompleteSecrets: test.insist,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
 			notes := strings.Join(result.Notes, "\n")
 			if !strings.Contains(notes, test.note) || test.note == "" && strings.Contains(notes, "Secret") {
 				t.Errorf("want %q in the notes:\n%s", test.note, notes)

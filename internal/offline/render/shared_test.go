@@ -70,7 +70,7 @@ var position = regexp.MustCompile(`document \d+: `)
 func outcome(t *testing.T, documents []string) string {
 	t.Helper()
 	input := strings.Join(documents, "---\n")
-	result, err := render.Render(t.Context(), render.Options{Inputs: []clusters.Input{{Name: "-", Data: []byte(input)}}})
+	result, err := render.Render(t.Context(), of(input))
 	parts := strings.Split(string(result.Output), "---\n")
 	parts = append(parts, result.Notes...)
 	if err != nil {

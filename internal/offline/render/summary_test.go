@@ -50,14 +50,10 @@ func TestRender_SaysWhatIsUsualInOneLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			result, err := render.Render(t.Context(),
-				render.Options{
-					Inputs:         []clusters.Input{{Name: "in.yaml", Data: []byte(test.manifests)}},
-					IncludeSecrets: test.secrets,
-				})
-			if err != nil {
-				t.Fatal(err)
-			}
+			result := run(t, render.Options{
+				Inputs:         []clusters.Input{{Name: "in.yaml", Data: []byte(test.manifests)}},
+				IncludeSecrets: test.secrets,
+			})
 			if diff := cmp.Diff(test.want, result.Summary); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -31,14 +31,11 @@ spec:
 `
 	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: ns}\nstringData:\n  trustedCA: |\n    " +
 		strings.ReplaceAll(cabundle.Small(t), "\n", "\n    ") + "\n"
-	result, err := render.Render(t.Context(), render.Options{
+	result := run(t, render.Options{
 		Inputs:         []clusters.Input{{Name: "-", Data: []byte(cluster)}},
 		Secrets:        []clusters.Input{{Name: "s", Data: []byte(secret)}},
 		IncludeSecrets: true,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	output := string(result.Output)
 	for _, absent := range []string{
 		"path: /etc/capi-proxy-patcher/proxy.env", "path: /etc/systemd", "- export ",

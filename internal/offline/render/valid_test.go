@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/crdschema"
 )
@@ -51,8 +50,8 @@ func TestRender_OutputIsValid(t *testing.T) {
 				}
 				text += "---\n" + string(document)
 			}
-			run := func(text string) string {
-				result, err := render.Render(t.Context(), render.Options{Inputs: []clusters.Input{{Name: "-", Data: []byte(text)}}})
+			valid := func(text string) string {
+				result, err := render.Render(t.Context(), of(text))
 				if err != nil {
 					if strings.Contains(err.Error(), "would have") {
 						return "" // more than fits
@@ -73,14 +72,14 @@ func TestRender_OutputIsValid(t *testing.T) {
 				}
 				return string(result.Output)
 			}
-			patched := run(text)
+			patched := valid(text)
 			if patched == "" {
 				continue
 			}
-			if diff := cmp.Diff(patched, run(patched)); diff != "" {
+			if diff := cmp.Diff(patched, valid(patched)); diff != "" {
 				t.Fatalf("a second run changes (-first +second):\n%s", diff)
 			}
-			run(strings.Replace(patched, "enabled", "not-enabled", 1))
+			valid(strings.Replace(patched, "enabled", "not-enabled", 1))
 		}
 	}
 }
@@ -110,21 +109,15 @@ func TestRemoval_RestoresTheInput(t *testing.T) {
 			t.Parallel()
 			cluster := strings.Replace(around,
 				"  controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: one}\n", "", 1)
-			run := func(input string) string {
-				result, err := render.Render(t.Context(), render.Options{Inputs: []clusters.Input{{Name: "-", Data: []byte(input)}}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return string(result.Output)
-			}
+			rendered := func(input string) string { return string(run(t, of(input)).Output) }
 			if test.want == "" {
 				test.want = test.object
 			}
-			patched := run(cluster + "---\n" + test.object)
+			patched := rendered(cluster + "---\n" + test.object)
 			if !strings.Contains(patched, "Managed by") {
 				t.Fatalf("not patched:\n%s", patched)
 			}
-			_, got, _ := strings.Cut(run(strings.Replace(patched, "enabled", "not-enabled", 1)),
+			_, got, _ := strings.Cut(rendered(strings.Replace(patched, "enabled", "not-enabled", 1)),
 				"proxy.example.com:3128\"}\n---\n")
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("after removal (-want +got):\n%s", diff)

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
@@ -60,11 +59,7 @@ func TestRender_PatchesTheRestIfAnObjectCannotBePatched(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			result, err := render.Render(t.Context(),
-				render.Options{Inputs: []clusters.Input{{Name: "in.yaml", Data: []byte(test.manifests)}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			result := run(t, of(test.manifests))
 			notes := strings.Join(result.Notes, "\n")
 			if !strings.Contains(notes, test.note) || test.note == "" && strings.Contains(notes, "patched") {
 				t.Errorf("want %q in the notes:\n%s", test.note, notes)
@@ -112,8 +107,7 @@ func TestRender_SaysOnceWhatIsTrueForManyClusters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			result, err := render.Render(t.Context(),
-				render.Options{Inputs: []clusters.Input{{Name: "in.yaml", Data: []byte(many(test.clusters, test.secret))}}})
+			result, err := render.Render(t.Context(), of(many(test.clusters, test.secret)))
 			said := strings.Join(result.Notes, "\n")
 			if err != nil {
 				said = err.Error()
