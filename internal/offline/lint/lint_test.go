@@ -28,8 +28,9 @@ func options(texts ...string) lint.Options {
 // shown is the value that a place shows, after its position.
 var shown = regexp.MustCompile(`(entry \d+|\[\d+\]) ".*"`)
 
-// places returns file, line, object, place without its value, and code of each finding.
-func places(t *testing.T, o lint.Options) []string {
+// places returns file, line, object, place without its value, and code of each finding; where of is not empty, only of
+// those that have it.
+func places(t *testing.T, o lint.Options, of string) []string {
 	t.Helper()
 	report, err := lint.Run(t.Context(), o)
 	if err != nil {
@@ -37,7 +38,10 @@ func places(t *testing.T, o lint.Options) []string {
 	}
 	var out []string
 	for _, f := range report.Findings {
-		out = append(out, fmt.Sprintf("%s:%d %s %s %s", f.File, f.Line, f.Object, shown.ReplaceAllString(f.Where, "$1"), f.Code))
+		place := fmt.Sprintf("%s:%d %s %s %s", f.File, f.Line, f.Object, shown.ReplaceAllString(f.Where, "$1"), f.Code)
+		if strings.Contains(place, of) {
+			out = append(out, place)
+		}
 	}
 	return out
 }
@@ -76,40 +80,14 @@ func TestFindings_PointAtTheEntryHoweverTheListIsWritten(t *testing.T) {
 				}[name][i]
 				want = append(want, fmt.Sprintf("%s Secret team/http-proxy key noProxy entry %d %s", line, entry, code))
 			}
-			if diff := cmp.Diff(want, places(t, options(secret(test.list)))); diff != "" {
+			if diff := cmp.Diff(want, places(t, options(secret(test.list)), "")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			// The same for a Cluster that uses the Secret, each finding once.
-			if diff := cmp.Diff(want, places(t, options(secret(test.list), goodCluster))); diff != "" {
+			if diff := cmp.Diff(want, places(t, options(secret(test.list), goodCluster), "")); diff != "" {
 				t.Errorf("with a Cluster (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestFindings_DistinguishSecretsOfTheSameName(t *testing.T) {
-	t.Parallel()
-	const secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: %s, labels: {capi-proxy-patcher.io/proxy: ''}}\nstringData: {httpProxy: \"http://p\"}\n"
-	got := places(t, options(fmt.Sprintf(secret, "team")+"---\n"+fmt.Sprintf(secret, "other"),
-		fmt.Sprintf(secret, "third"), goodCluster))
-	want := []string{
-		"1.yaml:4 Secret team/http-proxy key httpProxy proxy-port",
-		"1.yaml:9 Secret other/http-proxy key httpProxy proxy-port",
-		"2.yaml:4 Secret third/http-proxy key httpProxy proxy-port",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestFindings_DistinguishAFileFromASecret(t *testing.T) {
-	t.Parallel()
-	o := options(goodCluster,
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team, labels: {capi-proxy-patcher.io/proxy: ''}}\nstringData: {httpProxy: \"http://p:1\", noProxy: \"a:0\"}\n")
-	o.Inputs[1].Name = "x: document 1: Secret team: Secret .yaml"
-	want := []string{o.Inputs[1].Name + ":4 Secret team/http-proxy key noProxy entry 1 bad-port"}
-	if diff := cmp.Diff(want, places(t, o)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -201,59 +179,75 @@ func TestRun_SplitsAListOnce(t *testing.T) {
 	}
 }
 
-func TestRun_FindsLinesBesideVariables(t *testing.T) {
+func TestFindings_HavePlaces(t *testing.T) {
 	t.Parallel()
-	text := badSecrets(2) +
-		"---\napiVersion: v1\nkind: Secret\nmetadata: {name: v}\nextra: [${X:=\"y\"}]\nstringData:\n  \"noProxy\": |\n    10.0.0.0/33\n"
-	var got []string
-	for _, place := range places(t, options(text)) {
-		if strings.Contains(place, "entry") {
-			got = append(got, place)
+	secret := func(namespace, name, data string) string {
+		return "---\napiVersion: v1\nkind: Secret\nmetadata: {name: " + name + ", namespace: " + namespace +
+			", labels: {capi-proxy-patcher.io/proxy: ''}}\nstringData: {" + data + "}\n"
+	}
+	const noPort, good = "httpProxy: 'http://p'", "httpProxy: 'http://p:1'"
+	network := func(cidr string) string {
+		return strings.Replace(goodCluster, "10.96.0.0/12", cidr, 1) + secret("team", "http-proxy", good) + secret("team", "edge", good) +
+			"---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\n" +
+			"metadata: {name: md, namespace: team, annotations: {capi-proxy-patcher.io/secret: edge}}\nspec: {clusterName: c}\n"
+	}
+	for name, test := range map[string]struct {
+		texts []string
+		of    string
+		want  []string
+	}{
+		"of Secrets of the same name": {
+			[]string{secret("team", "http-proxy", noPort) + secret("other", "http-proxy", noPort), secret("third", "http-proxy", noPort), goodCluster}, "",
+			[]string{
+				"1.yaml:5 Secret team/http-proxy key httpProxy proxy-port",
+				"1.yaml:10 Secret other/http-proxy key httpProxy proxy-port",
+				"2.yaml:5 Secret third/http-proxy key httpProxy proxy-port",
+			},
+		},
+		"beside variables": {
+			[]string{badSecrets(2) + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: v}\nextra: [${X:=\"y\"}]\nstringData:\n  \"noProxy\": |\n    10.0.0.0/33\n"}, "entry",
+			[]string{
+				"1.yaml:11 Secret s0 key noProxy entry 2 bad-cidr", "1.yaml:19 Secret s1 key noProxy entry 2 bad-cidr",
+				"1.yaml:27 Secret v key noProxy entry 1 bad-cidr",
+			},
+		},
+		"of the Cluster, once, for bits of hosts": {
+			[]string{network("10.96.0.1/12")}, "", []string{"1.yaml:5 Cluster team/c spec.clusterNetwork.services.cidrBlocks[0] cidr-host-bits"},
+		},
+		"of the Cluster, once, for a length": {
+			[]string{network("10.96.0.0/99")}, "", []string{"1.yaml:5 Cluster team/c spec.clusterNetwork.services.cidrBlocks[0] bad-cidr"},
+		},
+		"of the entry of publish": {
+			[]string{"apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata:\n  name: c\n  labels: {capi-proxy-patcher.io/enabled: \"true\"}\n" +
+				"  annotations:\n    capi-proxy-patcher.io/publish: env,nope,trust=A\n    capi-proxy-patcher.io/publish-credentials: \"yes\"\n" +
+				strings.Replace(secret("", "http-proxy", good), ", namespace: ", "", 1)}, "publish",
+			[]string{
+				"1.yaml:7 Cluster c annotation capi-proxy-patcher.io/publish entry 2 bad-annotation",
+				"1.yaml:7 Cluster c annotation capi-proxy-patcher.io/publish entry 3 bad-annotation",
+				"1.yaml:8 Cluster c annotation capi-proxy-patcher.io/publish-credentials bad-annotation",
+			},
+		},
+		"of metadata that is no text": {
+			[]string{goodCluster, strings.Replace(secret("team", "http-proxy", good), "''}", "'', tier: 1, capi-proxy-patcher.io/x: 1}", 1)}, "",
+			[]string{"2.yaml:4 Secret team/http-proxy label capi-proxy-patcher.io/x bad-metadata"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, places(t, options(test.texts...), test.of)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("of a file that is called like a place", func(t *testing.T) {
+		t.Parallel()
+		o := options(goodCluster, secret("team", "http-proxy", good+", noProxy: 'a:0'"))
+		o.Inputs[1].Name = "x: document 1: Secret team: Secret .yaml"
+		want := []string{o.Inputs[1].Name + ":5 Secret team/http-proxy key noProxy entry 1 bad-port"}
+		if diff := cmp.Diff(want, places(t, o, "")); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
 		}
-	}
-	want := []string{
-		"1.yaml:11 Secret s0 key noProxy entry 2 ", "1.yaml:19 Secret s1 key noProxy entry 2 ", "1.yaml:27 Secret v key noProxy entry 1 ",
-	}
-	for i := range want {
-		if len(got) != len(want) || !strings.HasPrefix(got[i], want[i]) {
-			t.Fatalf("got %q", got)
-		}
-	}
-}
-
-func TestFindings_AboutTheNetworkAreTheClustersAndOnce(t *testing.T) {
-	t.Parallel()
-	const rest = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team, labels: {capi-proxy-patcher.io/proxy: ''}}\nstringData: {httpProxy: 'http://p:1'}\n" +
-		"---\napiVersion: v1\nkind: Secret\nmetadata: {name: edge, namespace: team, labels: {capi-proxy-patcher.io/proxy: ''}}\nstringData: {httpProxy: 'http://e:1'}\n" +
-		"---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\n" +
-		"metadata: {name: md, namespace: team, annotations: {capi-proxy-patcher.io/secret: edge}}\nspec: {clusterName: c}\n"
-	for network, code := range map[string]string{"10.96.0.1/12": "cidr-host-bits", "10.96.0.0/99": "bad-cidr"} {
-		cluster := strings.Replace(goodCluster, "10.96.0.0/12", network, 1)
-		want := []string{"1.yaml:5 Cluster team/c spec.clusterNetwork.services.cidrBlocks[0] " + code}
-		if diff := cmp.Diff(want, places(t, options(cluster+rest))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", network, diff)
-		}
-	}
-}
-
-func TestFindings_NameTheEntryOfPublish(t *testing.T) {
-	t.Parallel()
-	text := "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata:\n  name: c\n  labels: {capi-proxy-patcher.io/enabled: \"true\"}\n" +
-		"  annotations:\n    capi-proxy-patcher.io/publish: env,nope,trust=A\n    capi-proxy-patcher.io/publish-credentials: \"yes\"\n" +
-		"---\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, labels: {capi-proxy-patcher.io/proxy: \"\"}}\nstringData: {httpProxy: 'http://p:1'}\n"
-	var got []string
-	for _, place := range places(t, options(text)) {
-		if strings.Contains(place, "publish") {
-			got = append(got, place)
-		}
-	}
-	if diff := cmp.Diff([]string{
-		"1.yaml:7 Cluster c annotation capi-proxy-patcher.io/publish entry 2 bad-annotation",
-		"1.yaml:7 Cluster c annotation capi-proxy-patcher.io/publish entry 3 bad-annotation",
-		"1.yaml:8 Cluster c annotation capi-proxy-patcher.io/publish-credentials bad-annotation",
-	}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	})
 }
 
 // TestFindings_SayOfAnUnlabelledSecretThatItsChangesTakeTime has one line for each Secret, whatever else is wrong with
@@ -361,13 +355,7 @@ func TestFindings_NameWhatOverridesTheVariables(t *testing.T) {
 			goodCluster + fmt.Sprintf(pool, "") + secret + "stringData: {httpProxy: 'ENC[AES256_GCM,data:x]'}\nsops: {mac: x}\n", []string{inPool},
 		},
 	} {
-		var got []string
-		for _, place := range places(t, options(test.text)) {
-			if strings.HasSuffix(place, " overridden") {
-				got = append(got, place)
-			}
-		}
-		if diff := cmp.Diff(test.want, got); diff != "" {
+		if diff := cmp.Diff(test.want, places(t, options(test.text), " overridden")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -392,20 +380,6 @@ func TestText_PrintsOnceWhatIsTrueForManyClusters(t *testing.T) {
 	}
 }
 
-func TestFindings_NameMetadataThatIsNoText(t *testing.T) {
-	t.Parallel()
-	const secret = `---
-apiVersion: v1
-kind: Secret
-metadata: {name: http-proxy, namespace: team, labels: {capi-proxy-patcher.io/proxy: '', tier: 1, capi-proxy-patcher.io/x: 1}}
-stringData: {httpProxy: "http://p:1"}
-`
-	want := []string{"2.yaml:4 Secret team/http-proxy label capi-proxy-patcher.io/x bad-metadata"}
-	if diff := cmp.Diff(want, places(t, options(goodCluster, secret))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestFindings_HaveWarningsBesideRejections(t *testing.T) {
 	t.Parallel()
 	const secret = `---
@@ -414,7 +388,7 @@ kind: Secret
 metadata: {name: http-proxy, namespace: team, labels: {capi-proxy-patcher.io/proxy: ''}}
 stringData: {httpProxy: "http://p", noProxy: "10.0.0.0/33, *.a.example.com", typo: x}
 `
-	got := strings.Join(places(t, options(goodCluster+secret)), "\n")
+	got := strings.Join(places(t, options(goodCluster+secret), ""), "\n")
 	for _, code := range []string{"bad-cidr", "unknown-key", "star-dot-rewritten", "proxy-port"} {
 		if strings.Count(got, " "+code) != 1 {
 			t.Errorf("want one %s:\n%s", code, got)

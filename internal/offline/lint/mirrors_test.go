@@ -49,17 +49,15 @@ func TestMirrors_AreNotedIfContainerdAsksTheProxyForThem(t *testing.T) {
 			t.Errorf("%s: nothing of the example is replaced", name)
 		}
 		var got []string
-		for _, place := range places(t, options(test.text)) {
-			if strings.HasSuffix(place, " mirror-proxied") {
-				_, place, _ = strings.Cut(place, " ")
-				got = append(got, place)
-			}
+		for _, place := range places(t, options(test.text), " mirror-proxied") {
+			_, place, _ = strings.Cut(place, " ")
+			got = append(got, place)
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if got := places(t, options(example)); len(got) != 0 {
+	if got := places(t, options(example), ""); len(got) != 0 {
 		t.Errorf("the example has findings %q", got)
 	}
 }

@@ -15,7 +15,7 @@ func TestLint_FindsValuesThatAreTooLarge(t *testing.T) {
 	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team, labels: {capi-proxy-patcher.io/proxy: ''}}\nstringData:\n  httpProxy: http://p:1\n  trustedCA: |\n    " +
 		strings.ReplaceAll(strings.TrimSpace(cabundle.New(t, 1_060_000)), "\n", "\n    ") + "\n"
 	o := options(secret, goodCluster)
-	if diff := cmp.Diff([]string{"1.yaml:6 Secret team/http-proxy key trustedCA value-too-large"}, places(t, o)); diff != "" {
+	if diff := cmp.Diff([]string{"1.yaml:6 Secret team/http-proxy key trustedCA value-too-large"}, places(t, o, "")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	_, err := render.Render(t.Context(), render.Options{Inputs: o.Inputs})
