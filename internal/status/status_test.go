@@ -301,17 +301,10 @@ func TestProve_MarksEachRowThatMayBeOld(t *testing.T) {
 			if row.Stale != test.want || row.IsCurrent() != (test.want == "") || row.Pools.State != state {
 				t.Errorf("got %q, want %q; %+v", row.Stale, test.want, row)
 			}
+			if warns := row.Warning == "unlabelled-secret"; warns != strings.Contains(test.want, "it has no label") {
+				t.Errorf("the warning is %q", row.Warning)
+			}
 		})
-	}
-}
-
-func TestProve_WarnsOfASecretWithoutItsLabel(t *testing.T) {
-	t.Parallel()
-	one := cluster("a", "one", "False", contract.ReasonInvalidSettings, "", contract.AnnotationLastPass, `{"secrets":{"a/one-http-proxy":"7"}}`)
-	row := status.RowOf(&one, nil)
-	row.Prove(status.Present{Secrets: map[string]status.Secret{"a/one-http-proxy": {Version: "7"}}})
-	if row.Warning != "unlabelled-secret" {
-		t.Errorf("the warning is %q", row.Warning)
 	}
 }
 
