@@ -272,6 +272,17 @@ func TestRun_NamesWhatIsBroken(t *testing.T) {
 		"a right is missing":     {"permissions", check.Failed, func(w *world) { w.denied = "kubeadmconfigs" }},
 		"no webhook answers":     {"admission", check.Failed, func(w *world) { w.unpatched = true }},
 		"no webhooks":            {"admission", check.Warning, func(w *world) { delete(w.objects, "webhooks") }},
+		"no witness that is configured": {"admission", check.Skipped, func(w *world) {
+			w.cluster().Status.Conditions[0].Status = metav1.ConditionFalse
+		}},
+		"a witness without a condition": {"admission", check.Skipped, func(w *world) { w.cluster().Status.Conditions = nil }},
+		"a witness that is paused":      {"admission", check.Skipped, func(w *world) { w.cluster().Spec.Paused = new(true) }},
+		"another control plane": {"admission", check.Skipped, func(w *world) {
+			w.cluster().Spec.ControlPlaneRef.Kind = "RKE2ControlPlane"
+		}},
+		"a witness that is being deleted": {"admission", check.Skipped, func(w *world) {
+			w.cluster().DeletionTimestamp, w.cluster().Finalizers = new(metav1.NewTime(noon)), []string{clusterv1.ClusterFinalizer}
+		}},
 		"a stale Secret":         {"proxy-secrets", check.Failed, func(w *world) { w.rows[0].Stale = "Secret a/b was changed" }},
 		"a Secret without label": {"proxy-secrets", check.Warning, func(w *world) { w.rows[0].Warning = "unlabelled-secret" }},
 		"no label":               {"cluster-label", check.Failed, func(w *world) { w.objects["cluster"].SetLabels(nil) }},

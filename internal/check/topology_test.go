@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -105,29 +104,6 @@ func TestRun_KnowsWhatClusterClassesNeed(t *testing.T) {
 			got := resultsOf(check.Run(t.Context(), w.options(t)))[test.check]
 			if text := string(got.Status) + ": " + got.Message; !strings.HasPrefix(text, test.want) {
 				t.Errorf("got %q, want %q", text, test.want)
-			}
-		})
-	}
-}
-
-// TestRun_HasAWitnessThatIsConfigured has one labelled Cluster whose new bootstrap objects do not get the proxy.
-func TestRun_HasAWitnessThatIsConfigured(t *testing.T) {
-	t.Parallel()
-	for name, edit := range map[string]func(c *clusterv1.Cluster){
-		"not configured":        func(c *clusterv1.Cluster) { c.Status.Conditions[0].Status = metav1.ConditionFalse },
-		"without a condition":   func(c *clusterv1.Cluster) { c.Status.Conditions = nil },
-		"paused":                func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) },
-		"another control plane": func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.Kind = "RKE2ControlPlane" },
-		"being deleted": func(c *clusterv1.Cluster) {
-			c.DeletionTimestamp, c.Finalizers = new(metav1.NewTime(noon)), []string{clusterv1.ClusterFinalizer}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			edit(w.cluster())
-			if got := resultsOf(check.Run(t.Context(), w.options(t)))["admission"]; got.Status != check.Skipped {
-				t.Errorf("got %+v", got)
 			}
 		})
 	}
