@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bytes"
-	"io"
 	"strings"
 	"testing"
 )
@@ -90,8 +88,6 @@ func TestManager_AcceptsFlagsWithinTheirLimits(t *testing.T) {
 // startManager starts a manager whose kubeconfig does not exist, and returns its exit status and standard error.
 func startManager(t *testing.T, args ...string) (status int, stderr string) {
 	t.Helper()
-	var text bytes.Buffer
-	command := append([]string{"manager", "--kubeconfig", t.TempDir() + "/kubeconfig"}, args...)
-	status = Main(t.Context(), command, Streams{Out: io.Discard, Err: &text})
-	return status, text.String()
+	status, _, stderr = run(t, "", append([]string{"manager", "--kubeconfig", t.TempDir() + "/kubeconfig"}, args...)...)
+	return status, stderr
 }

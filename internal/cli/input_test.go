@@ -72,11 +72,11 @@ const inputCluster = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetad
 	"  labels: {capi-proxy-patcher.io/enabled: \"true\"}\nspec:\n  controlPlaneEndpoint: {host: 10.0.0.1, port: 6443}\n" +
 	"---\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy}\nstringData: {httpProxy: \"http://proxy.example.com:3128\"}\n"
 
-// run runs a command on a text and returns its exit status and outputs.
-func run(t *testing.T, command, input string) (status int, stdout, stderr string) {
+// run runs the program on a text and returns its exit status and outputs.
+func run(t *testing.T, input string, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	status = Main(t.Context(), []string{command, "-f", "-"}, Streams{In: strings.NewReader(input), Out: &out, Err: &err})
+	status = Main(t.Context(), args, Streams{In: strings.NewReader(input), Out: &out, Err: &err})
 	return status, out.String(), err.String()
 }
 
@@ -94,7 +94,7 @@ func TestInput_PassesWhatIsNotRead(t *testing.T) {
 		"standard input: document 6, line 32: a line contains only a template; resolve it first",
 	}
 	for _, command := range []string{"render", "lint", "explain"} {
-		status, stdout, stderr := run(t, command, inputCluster+others)
+		status, stdout, stderr := run(t, inputCluster+others, command, "-f", "-")
 		for _, line := range want {
 			if !strings.Contains(stderr, line) {
 				t.Errorf("%s: status %d, no %q in:\n%s", command, status, line, stderr)
@@ -142,7 +142,7 @@ func TestInput_RefusesWhatIsUncertain(t *testing.T) {
 		},
 	} {
 		for _, command := range []string{"render", "lint", "explain"} {
-			status, stdout, stderr := run(t, command, inputCluster+tc.more)
+			status, stdout, stderr := run(t, inputCluster+tc.more, command, "-f", "-")
 			if status != exitInput || stdout != "" || !strings.HasSuffix(stderr, tc.want) {
 				t.Errorf("%s, %s: status %d, want %s, got\n%s%s", name, command, status, tc.want, stderr, stdout)
 			}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"os"
 	"regexp"
 	"strings"
@@ -41,29 +40,18 @@ func TestMigrationPage_ExamplesAreWhatThePageSays(t *testing.T) {
 	}
 }
 
-// rendered runs render with manifests as its input.
-func rendered(t *testing.T, manifests string, args ...string) (status int, out, problems string) {
-	t.Helper()
-	var stdout, stderr bytes.Buffer
-	status = Main(t.Context(), append([]string{"render", "-f", "-"}, args...),
-		Streams{In: strings.NewReader(manifests), Out: &stdout, Err: &stderr})
-	return status, stdout.String(), stderr.String()
-}
-
 // checkSecret makes a proxy Secret of what was there before.
 func checkSecret(t *testing.T, example string) {
 	t.Helper()
-	var out, problems bytes.Buffer
-	status := Main(t.Context(), []string{"secret", "--from", "-", "--namespace", "team-a"},
-		Streams{In: strings.NewReader(example), Out: &out, Err: &problems})
+	status, out, problems := run(t, example, "secret", "--from", "-", "--namespace", "team-a")
 	if strings.Contains(example, "contentFrom: ") { // the values are elsewhere, the page says so
-		if status != exitInput || out.Len() > 0 {
-			t.Errorf("status %d, %s", status, out.String())
+		if status != exitInput || out != "" {
+			t.Errorf("status %d, %s", status, out)
 		}
 		return
 	}
-	if status != exitDone || !strings.Contains(out.String(), "httpProxy: http://proxy.example.com:3128\n") {
-		t.Errorf("status %d: %s\n%s", status, problems.String(), out.String())
+	if status != exitDone || !strings.Contains(out, "httpProxy: http://proxy.example.com:3128\n") {
+		t.Errorf("status %d: %s\n%s", status, problems, out)
 	}
 }
 
@@ -72,11 +60,11 @@ var writtenPath = regexp.MustCompile(`- path: (\S+)`)
 func checkBefore(t *testing.T, example, secret string) {
 	t.Helper()
 	const metadata = "metadata: {name: prod, namespace: team-a"
-	if status, out, problems := rendered(t, example+secret); status != exitDone || out != example+secret {
+	if status, out, problems := run(t, example+secret, "render", "-f", "-"); status != exitDone || out != example+secret {
 		t.Errorf("without the label: status %d\n%s", status, problems)
 	}
 	labelled := strings.Replace(example, metadata, metadata+`, labels: {capi-proxy-patcher.io/enabled: "true"}`, 1)
-	status, _, problems := rendered(t, labelled+secret)
+	status, _, problems := run(t, labelled+secret, "render", "-f", "-")
 	for _, path := range writtenPath.FindAllStringSubmatch(example, -1) {
 		if status != exitInput || !strings.Contains(problems, path[1]) {
 			t.Errorf("with the label: status %d and no conflict with %s: %s", status, path[1], problems)
@@ -86,7 +74,7 @@ func checkBefore(t *testing.T, example, secret string) {
 
 func checkAfter(t *testing.T, example, secret string) {
 	t.Helper()
-	status, out, problems := rendered(t, example+secret, "--include-secrets")
+	status, out, problems := run(t, example+secret, "render", "-f", "-", "--include-secrets")
 	if status != exitDone || strings.Contains(problems, "warning: ") && !strings.Contains(example, "topology:") {
 		t.Errorf("status %d: %s", status, problems)
 	}

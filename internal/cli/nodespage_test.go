@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/base64"
 	"errors"
 	"io"
@@ -72,12 +71,11 @@ type bootstrapSpec struct {
 // renderedSpec returns the bootstrap spec of the control plane and the data of the generated Secret.
 func renderedSpec(t *testing.T, manifests string) (spec bootstrapSpec, data map[string]string) {
 	t.Helper()
-	var out, problems bytes.Buffer
-	streams := Streams{In: strings.NewReader(manifests), Out: &out, Err: &problems}
-	if status := Main(t.Context(), []string{"render", "-f", "-", "--include-secrets"}, streams); status != exitDone {
-		t.Fatalf("exit status %d: %s", status, problems.String())
+	status, out, problems := run(t, manifests, "render", "-f", "-", "--include-secrets")
+	if status != exitDone {
+		t.Fatalf("exit status %d: %s", status, problems)
 	}
-	for decoder := yaml.NewDecoder(&out); ; {
+	for decoder := yaml.NewDecoder(strings.NewReader(out)); ; {
 		var object struct {
 			Kind     string
 			Metadata struct{ Name string }

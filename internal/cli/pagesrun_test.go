@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,10 +82,9 @@ func TestPages_CommandsWithoutAClusterWork(t *testing.T) {
 				continue
 			}
 			ran[words[1]]++
-			var out, problems bytes.Buffer
-			status := Main(t.Context(), args, Streams{In: strings.NewReader(manifests), Out: &out, Err: &problems})
+			status, _, problems := run(t, manifests, args...)
 			if status != exitDone && (status != exitProxied || !slices.Contains(words, "--fail-on")) {
-				t.Errorf("%s: %q: exit status %d: %s", name, words, status, problems.String())
+				t.Errorf("%s: %q: exit status %d: %s", name, words, status, problems)
 			}
 		}
 	}

@@ -87,13 +87,6 @@ stringData:
 	}
 }
 
-func TestRender_RefusesUnknownReaders(t *testing.T) {
-	t.Parallel()
-	if status, stdout, _ := run(t, clusterManifest, "render", "-f", "-", "--publish-for=x"); status != 2 || stdout != "" {
-		t.Errorf("exit status %d, output %s", status, stdout)
-	}
-}
-
 // TestPublishPage_CommandsWork runs what docs/publish.md shows of this program, on an example of each of the four
 // systems, and on one Cluster that is made of the first one's Secret.
 func TestPublishPage_CommandsWork(t *testing.T) {

@@ -70,6 +70,7 @@ func TestRender_PrintsObjectsForOneWorkloadCluster(t *testing.T) {
 		"what is for the management alone": {input: prod + stage, args: "--publish=env --publish-only", of: "prod-team-a stage-team-a"},
 		"that of one for the management":   {input: prod + stage, args: "--publish=env --publish-only --cluster team-a/prod", of: "prod-team-a"},
 		"a Cluster without --publish":      {input: prod, args: "--cluster prod", status: 2, says: "--cluster needs --publish, --publish-only or --publish-for"},
+		"an unknown reader":                {input: prod, args: "--publish-for=x", status: 2},
 		"a Cluster with --for":             {input: prod, args: "--for management --management-cluster prod --cluster prod", status: 2, says: "--cluster needs --publish"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -130,8 +130,6 @@ func TestExitStatus(t *testing.T) {
 		"a folder without any":    {[]string{"render", "-f", t.TempDir()}, 1, "has no file that ends with .yaml, .yml or .json"},
 		"a file that is broken":   {[]string{"render", "-f", dir + "/bad.yaml"}, 1, "bad.yaml: document 1, line 2"},
 		"a Secret that is not":    {[]string{"render", "-f", "-", "--secret", dir + "/empty.txt"}, 1, "it holds no Secret"},
-		"a wrong Secret name":     {[]string{"manager", "--default-proxy-secret", "proxy"}, 2, `--default-proxy-secret "proxy": write namespace/name`},
-		"no kubeconfig":           {[]string{"manager", "--kubeconfig", dir + "/none"}, 1, "reading kubeconfig"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

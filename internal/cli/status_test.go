@@ -164,9 +164,7 @@ func TestStatus_FailsOnStates(t *testing.T) {
 		{"--fail-on", "sad"},
 		{"-o", "xml"},
 		{"-A", "--namespace", "x"},
-		{"--watch", "-o", "json"},
 		{"--watch", "--fail-on", "behind"},
-		{"extra", "more"},
 	} {
 		if status, _, stderr := run(t, "", append([]string{"status"}, wrong...)...); status != 2 || stderr == "" {
 			t.Errorf("%q: exit status %d, %s", wrong, status, stderr)
