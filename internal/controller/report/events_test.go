@@ -23,26 +23,17 @@ func TestEvents_FoldAllOfAPassIntoOne(t *testing.T) {
 		emit func(*Reporter)
 		want []string
 	}{
-		"nothing": {func(r *Reporter) { r.changed(&kinds.Cluster{}, Outcome{}) }, nil},
 		"changes without news": {
 			func(r *Reporter) {
 				r.changed(&kinds.Cluster{}, Outcome{Added: []string{"KubeadmControlPlane a/%s"}, Removed: []string{"B c/d"}})
 			},
 			[]string{"Normal ProxySettingsInjected Added the proxy to KubeadmControlPlane a/%s. Removed the proxy from B c/d"},
 		},
-		"a removal without news": {
-			func(r *Reporter) { r.Changed(&kinds.Cluster{}, Outcome{Removed: []string{"B c/d"}}) },
-			[]string{"Normal ProxySettingsRemoved Removed the proxy from B c/d"},
-		},
 		"changes and news": {
 			func(r *Reporter) {
 				r.reported(&kinds.Cluster{}, configured, Outcome{Added: []string{"A b/c", "D e/f"}}.changes())
 			},
 			[]string{"Normal ProxyConfigured Added the proxy to A b/c, D e/f. 4 objects use 100% proxy a/b"},
-		},
-		"news": {
-			func(r *Reporter) { r.reported(&kinds.Cluster{}, configured, "") },
-			[]string{"Normal ProxyConfigured 4 objects use 100% proxy a/b"},
 		},
 		"the end": {
 			func(r *Reporter) { r.gone(&kinds.Cluster{}, Outcome{Removed: []string{"A b/c"}}.changes()) },
