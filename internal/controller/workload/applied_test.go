@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -441,15 +440,5 @@ func TestApply_ComparesAgain(t *testing.T) {
 	}
 	if out, left := apply(nil); left || len(out.Findings) > 0 {
 		t.Errorf("nothing is left: %+v, %v", out, left)
-	}
-}
-
-func TestStatusOf_IsThatOfTheAPIServer(t *testing.T) {
-	t.Parallel()
-	if got := statusOf(fmt.Errorf("x: %w", apierrors.NewForbidden(schema.GroupResource{}, "", nil))); got != http.StatusForbidden {
-		t.Errorf("got %d", got)
-	}
-	if got := statusOf(errors.New("x")); got != 0 {
-		t.Errorf("another error has %d", got)
 	}
 }

@@ -3,8 +3,6 @@ package workload
 import (
 	"context"
 	"crypto/tls"
-	"encoding/base64"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
@@ -17,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/cert"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -128,7 +125,10 @@ func TestKubeconfigs_ReachOnlyTheirServer(t *testing.T) {
 func TestKubeconfigs_RedirectSendsNothingToAStranger(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int32
-	certificate, key := selfSigned(t)
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		t.Fatal(err)
@@ -140,19 +140,11 @@ func TestKubeconfigs_RedirectSendsNothingToAStranger(t *testing.T) {
 	defer stranger.Close()
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		var asked atomic.Int32
-		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		reader := secrets{value: hostile(t, func(w http.ResponseWriter, r *http.Request) {
 			asked.Add(1)
 			http.Redirect(w, r, stranger.URL+"/latest/meta-data", status)
-		}))
-		authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-		text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"+
-			"clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]\nusers: [{name: u, user: {token: hunter2}}]\n",
-			server.URL, base64.StdEncoding.EncodeToString(authority))
-		secret := &corev1.Secret{}
-		if err := (kubeconfigs{Reader: secrets{value: text}}).Get(t.Context(), client.ObjectKey{}, secret); err != nil {
-			t.Fatal(err)
-		}
-		config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["value"])
+		})}
+		config, err := RESTConfig(t.Context(), reader, client.ObjectKey{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +152,7 @@ func TestKubeconfigs_RedirectSendsNothingToAStranger(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := httpClient.Get(server.URL + "/api") //nolint:noctx // it ends
+		response, err := httpClient.Get(config.Host + "/api") //nolint:noctx // it ends
 		if err == nil {
 			_ = response.Body.Close()
 			t.Errorf("%d: the redirect was answered: %s", status, response.Status)
@@ -168,16 +160,5 @@ func TestKubeconfigs_RedirectSendsNothingToAStranger(t *testing.T) {
 		if asked.Load() == 0 || requests.Load() > 0 {
 			t.Errorf("%d: %d requests at the server, %d at the stranger", status, asked.Load(), requests.Load())
 		}
-		server.Close()
 	}
-}
-
-// selfSigned returns a certificate of nobody for 127.0.0.1, and its key.
-func selfSigned(t *testing.T) (certificate, key []byte) {
-	t.Helper()
-	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return certificate, key
 }

@@ -142,6 +142,10 @@ func TestDecide_SaysHowFarNodesAre(t *testing.T) {
 			View{Members: []Member{a}, Nodes: labelled(fresh, "a"), Pods: []Pod{pod("a", fresh, true), pod("a", stale, false)}},
 			"", "True Configured", 1, 0,
 		},
+		"a Pod of another version that is not gone yet, listed first": {
+			View{Members: []Member{a}, Nodes: labelled(fresh, "a"), Pods: []Pod{pod("a", stale, false), pod("a", fresh, true)}},
+			"", "True Configured", 1, 0,
+		},
 		"a Machine that is being deleted": {
 			View{
 				Members: []Member{a, {Node: "b", Secret: main, Machine: "m", Config: "c", Leaving: true}},
@@ -303,20 +307,6 @@ func TestDecide_RestoresNodes(t *testing.T) {
 func member(m Member, edit func(*Member)) Member {
 	edit(&m)
 	return m
-}
-
-// TestDecide_ReadsThePodWithTheVersionOfItsNode has two Pods on a node, in any order.
-func TestDecide_ReadsThePodWithTheVersionOfItsNode(t *testing.T) {
-	t.Parallel()
-	old, current := pod("a", stale, false), pod("a", fresh, true)
-	for _, pods := range [][]Pod{{old, current}, {current, old}} {
-		got := Decide(View{
-			Wants: []Want{{main, fresh}}, Members: []Member{machine("a", main)}, Nodes: labelled(fresh, "a"), Pods: pods, Now: noon,
-		})
-		if len(got.Current) != 1 || len(got.Findings) > 0 {
-			t.Errorf("%v: %+v", pods, got)
-		}
-	}
 }
 
 func TestDecide_NamesFewOfManyFailures(t *testing.T) {
