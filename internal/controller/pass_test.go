@@ -152,6 +152,7 @@ func TestCarryOut_RemovesAndReplacesForTheClusterOfTheAPIServer(t *testing.T) {
 		"it is gone":                             {decision: remove, err: notFound, reads: 1, conflict: true},
 		"it cannot be read":                      {decision: remove, err: errRefused, reads: 1},
 		"others annotate it":                     {decision: remove, live: annotated("example.com/team"), reads: 1, writes: 2},
+		"others label it":                        {decision: remove, live: func(c *kinds.Cluster) { c.Labels["example.com/team"] = "x" }, reads: 1, writes: 2},
 		"its status is another":                  {decision: remove, live: func(c *kinds.Cluster) { c.ResourceVersion = "8" }, reads: 1, writes: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
