@@ -5,10 +5,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -19,7 +17,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/crdschema"
 )
@@ -49,18 +46,7 @@ func (u *user) write(asked map[string]any) map[string]any {
 		if answer.Patch == nil {
 			return asked
 		}
-		decoded, err := jsonpatch.DecodePatch(answer.Patch)
-		if err != nil {
-			u.Fatal(err)
-		}
-		text, err := decoded.Apply(encode(u.T, asked))
-		if err != nil {
-			u.Fatalf("%v: %s", err, answer.Patch)
-		}
-		var object map[string]any
-		if err := json.Unmarshal(text, &object); err != nil {
-			u.Fatal(err)
-		}
+		object := decodeText(u.T, after(u.T, string(encode(u.T, asked)), answer))
 		for _, o := range []map[string]any{object, crdschema.AsV1Beta1(u.T, object)} {
 			if problems := crdschema.Problems(u.T, o); len(problems) > 0 {
 				u.Fatalf("%s %s: %v\nafter %.2000s", o["apiVersion"], o["kind"], problems, answer.Patch)
@@ -83,11 +69,7 @@ func (u *user) send(handler http.Handler, asked map[string]any) *httptest.Respon
 			r.Operation, r.OldObject = admissionv1.Update, runtime.RawExtension{Raw: encode(u.T, u.stored)}
 		}
 	})
-	request := httptest.NewRequestWithContext(u.Context(), http.MethodPost, webhook.Path(u.kind), strings.NewReader(body))
-	request.Header.Set("Content-Type", "application/json")
-	recorder := httptest.NewRecorder()
-	handler.ServeHTTP(recorder, request)
-	return recorder
+	return postTo(u.T, handler, u.kind, body)
 }
 
 func encode(t *testing.T, value any) []byte {
@@ -108,10 +90,7 @@ func (u *user) spec(object map[string]any) patch.Spec {
 // without returns object without some of its lists.
 func (u *user) without(object map[string]any, lists ...patch.List) map[string]any {
 	u.Helper()
-	var copied map[string]any
-	if err := json.Unmarshal(encode(u.T, object), &copied); err != nil {
-		u.Fatal(err)
-	}
+	copied := decodeText(u.T, string(encode(u.T, object)))
 	spec := plan.Locate(u.kind, copied)
 	for _, list := range lists {
 		delete(spec, string(list))
@@ -216,10 +195,7 @@ func TestAdmission_LeavesInvalidWritesToTheAPIServer(t *testing.T) {
 		`"text"`, `["list"]`, `{"kubeadmConfigSpec":"text"}`, `{"kubeadmConfigSpec":{"preKubeadmCommands":"rm -rf /"}}`,
 		`{"kubeadmConfigSpec":{"files":{"path":"/mine"}}}`, `{"kubeadmConfigSpec":{"postKubeadmCommands":1}}`,
 	} {
-		var asked map[string]any
-		if err := json.Unmarshal([]byte(`{"metadata":{"name":"one"},"spec":`+spec+`}`), &asked); err != nil {
-			t.Fatal(err)
-		}
+		asked := decodeText(t, `{"metadata":{"name":"one"},"spec":`+spec+`}`)
 		if got := response(t, u.send(handler, asked)); got.Patch != nil {
 			t.Errorf("spec %s: patched with %.200s", spec, got.Patch)
 		}

@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -20,8 +19,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -85,23 +82,9 @@ func BenchmarkAdmission(b *testing.B) {
 	cache := clusterCache{newWorld(b), api.As[kinds.Cluster](classic.Cluster), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: intent.GeneratedSecretName("one"), Labels: map[string]string{contract.LabelGenerated: "one"},
 	}}}
-	now := func() time.Time { return time.Unix(0, 0) }
-	hooks := &webhook.Webhook{
-		Cached: cache, Live: cache,
-		Memory: &world.Memory{Live: cache, Mapper: unknownKinds{}},
-
-		Now: now,
-	}
-	mux := http.NewServeMux()
-	if err := hooks.Register(registrar{mux}); err != nil {
-		b.Fatal(err)
-	}
+	handler := serve(b, cache, cache)
 	call := func(body string) *httptest.ResponseRecorder {
-		request := httptest.NewRequestWithContext(b.Context(), http.MethodPost, webhook.Path(plan.KindControlPlane),
-			strings.NewReader(body))
-		request.Header.Set("Content-Type", "application/json")
-		recorder := httptest.NewRecorder()
-		mux.ServeHTTP(recorder, request)
+		recorder := postTo(b, handler, plan.KindControlPlane, body)
 		if recorder.Code != http.StatusOK {
 			b.Fatal(recorder.Body)
 		}

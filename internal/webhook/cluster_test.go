@@ -2,12 +2,9 @@ package webhook_test
 
 import (
 	"encoding/json"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -71,24 +68,8 @@ func admit(t *testing.T, stored, asked string, edit ...func(*admissionv1.Admissi
 		r.Name, r.Operation, r.OldObject = "one", admissionv1.Update, runtime.RawExtension{Raw: []byte(stored)}
 	}
 	body := review(t, asked, append([]func(*admissionv1.AdmissionRequest){update}, edit...)...)
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path(webhook.KindCluster),
-		strings.NewReader(body))
-	request.Header.Set("Content-Type", "application/json")
-	recorder := httptest.NewRecorder()
-	handler.ServeHTTP(recorder, request)
-	answer := response(t, recorder)
-	if answer.Patch == nil {
-		return asked, answer.Warnings, false
-	}
-	decoded, err := jsonpatch.DecodePatch(answer.Patch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	result, err := decoded.Apply([]byte(asked))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(result), answer.Warnings, true
+	answer := response(t, postTo(t, handler, webhook.KindCluster, body))
+	return after(t, asked, answer), answer.Warnings, answer.Patch != nil
 }
 
 func holdIn(t *testing.T, object string) string {

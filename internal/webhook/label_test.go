@@ -3,13 +3,11 @@ package webhook_test
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -19,7 +17,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 func TestUnknownLabelValue_KeepsWhatIsStored(t *testing.T) {
@@ -65,21 +62,11 @@ func TestUnknownLabelValue_KeepsWhatIsStored(t *testing.T) {
 	}
 }
 
-// warned returns the warnings about an object of a kind that is written.
-func warned(t *testing.T, kind, object string) []string {
-	t.Helper()
-	return warnedBy(t, serve(t, newWorld(t), newWorld(t)), kind, object)
-}
-
-func warnedBy(t *testing.T, handler http.Handler, kind, object string) []string {
+// warnings are those about an object of a kind that is written.
+func warnings(t *testing.T, handler http.Handler, kind, object string) []string {
 	t.Helper()
 	body := review(t, object, func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = kind })
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path(webhook.KindNames),
-		strings.NewReader(body))
-	request.Header.Set("Content-Type", "application/json")
-	recorder := httptest.NewRecorder()
-	handler.ServeHTTP(recorder, request)
-	answer := response(t, recorder)
+	answer := response(t, postTo(t, handler, webhook.KindNames, body))
 	if answer.Patch != nil {
 		t.Errorf("patch %s", answer.Patch)
 	}
@@ -119,7 +106,7 @@ func TestNames_AreWarnedOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := warned(t, test.kind, test.object)
+			got := warnings(t, serve(t, newWorld(t), newWorld(t)), test.kind, test.object)
 			if len(got) != len(test.want) {
 				t.Fatalf("warnings %q, want %q", got, test.want)
 			}
@@ -148,16 +135,8 @@ func TestNames_OfOtherManagersClustersAreNotWarnedOf(t *testing.T) {
 		"what cannot be read":  {"MachineDeployment", `7`, false},
 		"a pool of no Cluster": {"MachinePool", `{"metadata":{` + unknown + `}}`, false},
 	} {
-		mux, cached := http.NewServeMux(), clustersOf(t, cluster)
-		hooks := &webhook.Webhook{
-			Cached: cached, Live: newWorld(t), Memory: &world.Memory{},
-			Scope: intent.Scope{WatchFilter: "blue"},
-			Now:   func() time.Time { return time.Time{} },
-		}
-		if err := hooks.Register(registrar{mux}); err != nil {
-			t.Fatal(err)
-		}
-		if got := warnedBy(t, mux, test.kind, test.object); (len(got) > 0) != test.warned {
+		handler := serve(t, clustersOf(t, cluster), newWorld(t), intent.Scope{WatchFilter: "blue"})
+		if got := warnings(t, handler, test.kind, test.object); (len(got) > 0) != test.warned {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

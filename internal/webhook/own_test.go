@@ -75,7 +75,7 @@ func after(t *testing.T, object string, response *admissionv1.AdmissionResponse)
 		}
 		patched, err := decoded.Apply([]byte(object))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%v: %s", err, response.Patch)
 		}
 		object = string(patched)
 	}

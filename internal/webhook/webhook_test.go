@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
@@ -34,16 +35,20 @@ func labelled() kinds.Cluster {
 	return cluster
 }
 
-func serve(t *testing.T, cached, live *shown) http.Handler {
-	t.Helper()
+// serve returns webhooks with a cache and an API server, for all Clusters or for those of a scope.
+func serve(tb testing.TB, cached, live client.Reader, scope ...intent.Scope) http.Handler {
+	tb.Helper()
 	mux := http.NewServeMux()
 	hooks := &webhook.Webhook{
 		Cached: cached, Live: live,
-		Memory: &world.Memory{Mapper: meta.NewDefaultRESTMapper(nil)},
+		Memory: &world.Memory{Live: live, Mapper: meta.NewDefaultRESTMapper(nil)},
 		Now:    func() time.Time { return time.Time{} },
 	}
+	if len(scope) > 0 {
+		hooks.Scope = scope[0]
+	}
 	if err := hooks.Register(registrar{mux}); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return mux
 }
@@ -72,8 +77,13 @@ func review(tb testing.TB, object string, edit ...func(*admissionv1.AdmissionReq
 
 func post(t *testing.T, handler http.Handler, body string) *httptest.ResponseRecorder {
 	t.Helper()
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path(plan.KindControlPlane),
-		strings.NewReader(body))
+	return postTo(t, handler, plan.KindControlPlane, body)
+}
+
+// postTo sends a review to the webhook of a kind.
+func postTo(tb testing.TB, handler http.Handler, kind, body string) *httptest.ResponseRecorder {
+	tb.Helper()
+	request := httptest.NewRequestWithContext(tb.Context(), http.MethodPost, webhook.Path(kind), strings.NewReader(body))
 	request.Header.Set("Content-Type", "application/json")
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, request)
@@ -114,18 +124,7 @@ func TestAdmission_PatchesOnceAndRestores(t *testing.T) {
 	if diff := cmp.Diff(first.Body.String(), post(t, handler, body).Body.String()); diff != "" {
 		t.Errorf("a second answer differs:\n%s", diff)
 	}
-	apply := func(document string, operations []byte) string {
-		decoded, err := jsonpatch.DecodePatch(operations)
-		if err != nil {
-			t.Fatal(err)
-		}
-		patched, err := decoded.Apply([]byte(document))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(patched)
-	}
-	patched := apply(hostile, response(t, first).Patch)
+	patched := after(t, hostile, response(t, first))
 	if !strings.Contains(patched, contract.PathProxyEnv) {
 		t.Fatalf("not patched: %s", patched)
 	}
@@ -143,7 +142,7 @@ func TestAdmission_PatchesOnceAndRestores(t *testing.T) {
 	removed := response(t, post(t, serve(t, clustersOf(t, cluster), newWorld(t)), update))
 	var want, got any
 	if err := errors.Join(json.Unmarshal([]byte(hostile), &want),
-		json.Unmarshal([]byte(apply(patched, removed.Patch)), &got)); err != nil {
+		json.Unmarshal([]byte(after(t, patched, removed)), &got)); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -275,15 +274,8 @@ func TestWebhook_LeavesOtherManagersClustersAlone(t *testing.T) {
 		if test.label != "" {
 			cluster.Labels[clusterv1.WatchLabel] = test.label
 		}
-		mux, cached, live := http.NewServeMux(), clustersOf(t, cluster), newWorld(t)
-		hooks := &webhook.Webhook{
-			Cached: cached, Live: live, Memory: &world.Memory{}, Scope: test.scope,
-			Now: func() time.Time { return time.Time{} },
-		}
-		if err := hooks.Register(registrar{mux}); err != nil {
-			t.Fatal(err)
-		}
-		got := response(t, post(t, mux, review(t, hostile)))
+		cached, live := clustersOf(t, cluster), newWorld(t)
+		got := response(t, post(t, serve(t, cached, live, test.scope), review(t, hostile)))
 		if reads := cached.reads+live.reads > 0; (got.Patch != nil) != test.patched || reads != test.reads {
 			t.Errorf("%+v for a Cluster with %q: patch %s, reads: %v", test.scope, test.label, got.Patch, reads)
 		}
@@ -303,18 +295,12 @@ func TestAdmission_FailsWithoutDenying(t *testing.T) {
 		request *http.Request
 		want    int
 	}{
-		"the API server is away": {post(review(t, hostile), "application/json"), http.StatusInternalServerError},
-		"an object that is none": {post(review(t, `[]`), "application/json; charset=utf-8"), http.StatusInternalServerError},
-		"GET":                    {httptest.NewRequestWithContext(t.Context(), http.MethodGet, webhook.Path(plan.KindControlPlane), http.NoBody), http.StatusMethodNotAllowed},
-		"another content type":   {post(review(t, hostile), "text/plain"), http.StatusUnsupportedMediaType},
-		"no content type":        {post(review(t, hostile), ""), http.StatusUnsupportedMediaType},
-		"nothing":                {post("", "application/json"), http.StatusBadRequest},
-		"no review":              {post(`{"kind":"Pod","apiVersion":"v1"}`, "application/json"), http.StatusBadRequest},
-		"a review of another version": {
-			post(strings.Replace(review(t, hostile), "admission.k8s.io/v1", "admission.k8s.io/v1beta1", 1), "application/json"),
-			http.StatusBadRequest,
-		},
-		"a review without a request":    {post(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`, "application/json"), http.StatusBadRequest},
+		"the API server is away":        {post(review(t, hostile), "application/json"), http.StatusInternalServerError},
+		"an object that is none":        {post(review(t, `[]`), "application/json; charset=utf-8"), http.StatusInternalServerError},
+		"GET":                           {httptest.NewRequestWithContext(t.Context(), http.MethodGet, webhook.Path(plan.KindControlPlane), http.NoBody), http.StatusMethodNotAllowed},
+		"another content type":          {post(review(t, hostile), "text/plain"), http.StatusUnsupportedMediaType},
+		"no content type":               {post(review(t, hostile), ""), http.StatusUnsupportedMediaType},
+		"no review":                     {post(`{"kind":"Pod","apiVersion":"v1"}`, "application/json"), http.StatusBadRequest},
 		"a quarter of a million values": {post(`{"x":[`+strings.Repeat("[],", 125_000)+`0]}`, "application/json"), http.StatusRequestEntityTooLarge},
 		"4 MiB and a byte":              {post(strings.Repeat(" ", 4<<20+1), "application/json"), http.StatusRequestEntityTooLarge},
 	} {
@@ -337,11 +323,7 @@ func TestAdmission_FailsWithoutDenying(t *testing.T) {
 func TestAdmission_FailsForAnObjectThatIsNone(t *testing.T) {
 	t.Parallel()
 	for _, object := range []string{`[]`, `"x"`, `1`} {
-		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path(plan.KindControlPlane),
-			strings.NewReader(review(t, object)))
-		request.Header.Set("Content-Type", "application/json")
-		recorder := httptest.NewRecorder()
-		serve(t, newWorld(t), newWorld(t)).ServeHTTP(recorder, request)
+		recorder := post(t, serve(t, newWorld(t), newWorld(t)), review(t, object))
 		if recorder.Code != http.StatusInternalServerError {
 			t.Errorf("%s: status %d: %s", object, recorder.Code, recorder.Body)
 		}

@@ -3,17 +3,12 @@ package webhook_test
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +16,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -115,36 +109,16 @@ func deployment(cluster string) *kinds.MachineDeployment {
 	return pool
 }
 
-// unknownKinds is a mapper that knows no kind of infrastructure.
-type unknownKinds struct{ meta.RESTMapper }
-
-func (unknownKinds) RESTMapping(kind schema.GroupKind, _ ...string) (*meta.RESTMapping, error) {
-	return nil, &meta.NoKindMatchError{GroupKind: kind}
-}
-
 // ask sends a request about an object of a kind to webhooks with a cache and an API server.
 func ask(t *testing.T, cached, live *shown, kind, name, stored,
 	asked string,
 ) *admissionv1.AdmissionResponse {
 	t.Helper()
-	mux := http.NewServeMux()
-	hooks := &webhook.Webhook{
-		Cached: cached, Live: live,
-		Memory: &world.Memory{Live: live, Mapper: unknownKinds{}},
-		Now:    func() time.Time { return time.Time{} },
-	}
-	if err := hooks.Register(registrar{mux}); err != nil {
-		t.Fatal(err)
-	}
 	body := review(t, asked, func(r *admissionv1.AdmissionRequest) {
 		r.Name = name
 		if stored != "" {
 			r.Operation, r.OldObject.Raw = admissionv1.Update, []byte(stored)
 		}
 	})
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path(kind), strings.NewReader(body))
-	request.Header.Set("Content-Type", "application/json")
-	recorder := httptest.NewRecorder()
-	mux.ServeHTTP(recorder, request)
-	return response(t, recorder)
+	return response(t, postTo(t, serve(t, cached, live), kind, body))
 }
