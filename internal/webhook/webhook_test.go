@@ -295,12 +295,15 @@ func TestAdmission_FailsWithoutDenying(t *testing.T) {
 		request *http.Request
 		want    int
 	}{
-		"the API server is away":        {post(review(t, hostile), "application/json"), http.StatusInternalServerError},
-		"an object that is none":        {post(review(t, `[]`), "application/json; charset=utf-8"), http.StatusInternalServerError},
-		"GET":                           {httptest.NewRequestWithContext(t.Context(), http.MethodGet, webhook.Path(plan.KindControlPlane), http.NoBody), http.StatusMethodNotAllowed},
-		"another content type":          {post(review(t, hostile), "text/plain"), http.StatusUnsupportedMediaType},
-		"no content type":               {post(review(t, hostile), ""), http.StatusUnsupportedMediaType},
-		"no review":                     {post(`{"kind":"Pod","apiVersion":"v1"}`, "application/json"), http.StatusBadRequest},
+		"the API server is away": {post(review(t, hostile), "application/json"), http.StatusInternalServerError},
+		"an object that is none": {post(review(t, `[]`), "application/json; charset=utf-8"), http.StatusInternalServerError},
+		"GET":                    {httptest.NewRequestWithContext(t.Context(), http.MethodGet, webhook.Path(plan.KindControlPlane), http.NoBody), http.StatusMethodNotAllowed},
+		"another content type":   {post(review(t, hostile), "text/plain"), http.StatusUnsupportedMediaType},
+		"no content type":        {post(review(t, hostile), ""), http.StatusUnsupportedMediaType},
+		"a review of another version": {
+			post(strings.Replace(review(t, hostile), "admission.k8s.io/v1", "admission.k8s.io/v1beta1", 1), "application/json"),
+			http.StatusBadRequest,
+		},
 		"a quarter of a million values": {post(`{"x":[`+strings.Repeat("[],", 125_000)+`0]}`, "application/json"), http.StatusRequestEntityTooLarge},
 		"4 MiB and a byte":              {post(strings.Repeat(" ", 4<<20+1), "application/json"), http.StatusRequestEntityTooLarge},
 	} {
