@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -328,48 +327,6 @@ func TestNodes_OfAPoolHaveFilesOfTheirOwn(t *testing.T) {
 	}
 	c.Edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
 	c.isGone()
-}
-
-// TestNodes_LeaveADaemonSetOfOthersAlone has a DaemonSet in the workload cluster that has the name of ours.
-func TestNodes_LeaveADaemonSetOfOthersAlone(t *testing.T) {
-	t.Parallel()
-	labels := map[string]string{"app": "mine"}
-	mine := &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: contract.NodesNamespace},
-		Spec: appsv1.DaemonSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "mine"}}},
-			},
-		},
-	}
-	c, _ := newInPlace(t, func(c inPlace) {
-		eventually(t, "the generated Secret", func() string {
-			version, files := c.version("prod-proxy-files", nodeImage)
-			if mine.Name = version; len(files) == 0 {
-				return "no files"
-			}
-			return ""
-		})
-		vocabulary.Create(t, c.remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: contract.NodesNamespace,
-			Labels: map[string]string{
-				contract.LabelGenerated: c.Name, contract.LabelOutput: "nodes", "app.kubernetes.io/managed-by": contract.Name,
-			},
-		}}, mine)
-	})
-	c.Eventually(contract.ReasonNameTaken, "output nodes=prod-proxy-files: DaemonSet "+contract.NodesNamespace+
-		"/"+mine.Name+" of the workload cluster exists and was not written by")
-	set := &appsv1.DaemonSet{}
-	if !get(c, mine.Name, set) || set.UID != mine.UID || set.Spec.Template.Spec.Containers[0].Image != "mine" {
-		t.Errorf("the DaemonSet is %v", set)
-	}
-	if err := c.remote.Delete(t.Context(), set); err != nil {
-		t.Fatal(err)
-	}
-	c.Eventually(contract.ReasonPublished)
-	c.has("prod-proxy-files")
 }
 
 // TestNodes_OfClustersThatArePausedOrDeletedStayAsTheyAre pauses a Cluster, and then deletes it while its workload
