@@ -3,7 +3,6 @@ package delivery
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -188,11 +187,9 @@ func (c inPlace) isGone() {
 	c.T.Helper()
 	eventually(c.T, "nothing in the workload cluster", c.finalizes)
 	c.Eventually("")
-	cluster := c.Cluster()
-	for key := range maps.Keys(cluster.Annotations) {
-		if key == contract.AnnotationApplied {
-			c.T.Errorf("the Cluster has annotations %v", cluster.Annotations)
-		}
+	annotations := c.Cluster().Annotations
+	if _, applied := annotations[contract.AnnotationApplied]; applied {
+		c.T.Errorf("the Cluster has annotations %v", annotations)
 	}
 	var left corev1.SecretList
 	if err := shared.Client.List(c.T.Context(), &left, client.InNamespace(c.Namespace),
