@@ -194,6 +194,9 @@ func TestCheck_NamesTheFirstFailuresOfTheTroubleshootingPage(t *testing.T) {
 	if got := unlabelled.check("cluster-condition"); got.Status != check.Skipped {
 		t.Errorf("the Cluster never had the label, and check says %+v", got)
 	}
+	if status, _, stderr := unlabelled.command("status"); status != 1 || !strings.Contains(stderr, "no labelled Cluster prod") {
+		t.Errorf("the Cluster never had the label, and status exits with %d: %s", status, stderr)
+	}
 	for _, name := range first {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
