@@ -110,7 +110,7 @@ func everything(t *testing.T, workload *mgmt.Cluster, remote client.Client) (all
 func TestOutputs_ReachTheWorkloadCluster(t *testing.T) {
 	t.Parallel()
 	ns, stop := start(t)
-	workload := vocabulary.StartCluster(t)
+	workload := vocabulary.StartCluster(t, mgmt.Options{Workload: true})
 	c := newPublisher(t, ns, "prod", "pods,trust=proxy-system,kapp-controller=proxy-system",
 		map[string]string{"httpProxy": proxyURL, "trustedCA": cabundle.Small(t), "noProxy": "192.168.0.0/16"})
 	c.Runs("v1.35.4")

@@ -47,7 +47,7 @@ func newInPlace(t *testing.T, before func(inPlace)) (inPlace, func()) {
 	}
 	ns := vocabulary.Namespace(t, shared.Client, "nodes-")
 	stop := manage(t, ns, "--node-image", nodeImage)
-	workload := vocabulary.StartCluster(t)
+	workload := vocabulary.StartCluster(t, mgmt.Options{Workload: true})
 	leave := sync.OnceFunc(func() {
 		if err := workload.KillServer(); err != nil {
 			t.Error(err)

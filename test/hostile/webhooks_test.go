@@ -25,7 +25,7 @@ func review(spec string) []byte {
 
 func TestManager_SurvivesHostileRequests(t *testing.T) {
 	t.Parallel()
-	cluster := vocabulary.StartCluster(t)
+	cluster := vocabulary.StartCluster(t, mgmt.Options{})
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := mgmt.WriteKubeconfig(kubeconfig, cluster.Config()); err != nil {
 		t.Fatal(err)

@@ -42,6 +42,9 @@ type Options struct {
 	// Progress is called with a short phrase before each step that takes time, if it is set.
 	Progress func(string)
 
+	// Workload leaves CRDs out: it is a workload cluster.
+	Workload bool
+
 	// AuditLog is a file to which the API server appends one event of audit.k8s.io/v1 as a line of JSON for each
 	// request of a ServiceAccount, watches and leases left out, if it is set.
 	AuditLog string
@@ -67,9 +70,12 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if progress == nil {
 		progress = func(string) {}
 	}
-	crds, err := customResourceDefinitions(ctx, opts.Dir)
-	if err != nil {
-		return nil, err
+	var crds []*apiextensionsv1.CustomResourceDefinition
+	if !opts.Workload {
+		var err error
+		if crds, err = customResourceDefinitions(ctx, opts.Dir); err != nil {
+			return nil, err
+		}
 	}
 
 	env := NewEnvironment()
@@ -84,6 +90,9 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		return nil, errors.Join(fmt.Errorf("starting the management cluster: %w", err), env.Stop(), os.RemoveAll(dir))
 	}
 	c := &Cluster{env: env, config: config, dir: dir}
+	if opts.Workload {
+		return c, nil
+	}
 	progress(fmt.Sprintf("installing %d CRDs", len(crds)))
 	if err := c.install(ctx, crds); err != nil {
 		return nil, errors.Join(err, c.Stop())

@@ -90,7 +90,7 @@ func infrastructure(prefix string, spec apiextensionsv1.JSONSchemaProps,
 // start starts an API server with the kinds that the templates need, and the manager. It returns a strict client.
 func start(t *testing.T) client.Client {
 	t.Helper()
-	cluster := vocabulary.StartCluster(t)
+	cluster := vocabulary.StartCluster(t, mgmt.Options{})
 	anything := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
 	crds := slices.Concat(
 		infrastructure("Dev", backend(), "Cluster", "ClusterTemplate", "MachineTemplate", "MachinePool",

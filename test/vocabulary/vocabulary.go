@@ -73,10 +73,10 @@ func runWith(m *testing.M, auditLog string,
 	return run(ctx, cluster, dir)
 }
 
-// StartCluster starts a management cluster for one test, which is skipped without the programs.
-func StartCluster(t *testing.T) *mgmt.Cluster {
+// StartCluster starts a cluster for one test, which is skipped without the programs.
+func StartCluster(t *testing.T, options mgmt.Options) *mgmt.Cluster {
 	t.Helper()
-	cluster, err := mgmt.Start(t.Context(), mgmt.Options{})
+	cluster, err := mgmt.Start(t.Context(), options)
 	if errors.Is(err, mgmt.ErrNoAssets) {
 		t.Skip(err)
 	}

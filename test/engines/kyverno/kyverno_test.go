@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/podcases"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
@@ -116,7 +117,7 @@ func admit(t *testing.T, e engine.Engine, operation admissionv1.Operation, subre
 }
 
 func TestPolicy_InKyverno(t *testing.T) {
-	config := vocabulary.StartCluster(t).Config()
+	config := vocabulary.StartCluster(t, mgmt.Options{}).Config()
 	values, policy := documents(t)
 	e := newEngine(t, config, &values, policy)
 	for _, tc := range podcases.All() {
