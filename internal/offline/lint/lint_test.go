@@ -197,7 +197,8 @@ func TestFindings_HavePlaces(t *testing.T) {
 		want  []string
 	}{
 		"of Secrets of the same name": {
-			[]string{secret("team", "http-proxy", noPort) + secret("other", "http-proxy", noPort), secret("third", "http-proxy", noPort), goodCluster}, "",
+			[]string{secret("team", "http-proxy", noPort) + secret("other", "http-proxy", noPort), secret("third", "http-proxy", noPort), goodCluster},
+			"",
 			[]string{
 				"1.yaml:5 Secret team/http-proxy key httpProxy proxy-port",
 				"1.yaml:10 Secret other/http-proxy key httpProxy proxy-port",
@@ -205,7 +206,8 @@ func TestFindings_HavePlaces(t *testing.T) {
 			},
 		},
 		"beside variables": {
-			[]string{badSecrets(2) + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: v}\nextra: [${X:=\"y\"}]\nstringData:\n  \"noProxy\": |\n    10.0.0.0/33\n"}, "entry",
+			[]string{badSecrets(2) + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: v}\nextra: [${X:=\"y\"}]\nstringData:\n  \"noProxy\": |\n    10.0.0.0/33\n"},
+			"entry",
 			[]string{
 				"1.yaml:11 Secret s0 key noProxy entry 2 bad-cidr", "1.yaml:19 Secret s1 key noProxy entry 2 bad-cidr",
 				"1.yaml:27 Secret v key noProxy entry 1 bad-cidr",
@@ -220,7 +222,8 @@ func TestFindings_HavePlaces(t *testing.T) {
 		"of the entry of publish": {
 			[]string{"apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata:\n  name: c\n  labels: {capi-proxy-patcher.io/enabled: \"true\"}\n" +
 				"  annotations:\n    capi-proxy-patcher.io/publish: env,nope,trust=A\n    capi-proxy-patcher.io/publish-credentials: \"yes\"\n" +
-				strings.Replace(secret("", "http-proxy", good), ", namespace: ", "", 1)}, "publish",
+				strings.Replace(secret("", "http-proxy", good), ", namespace: ", "", 1)},
+			"publish",
 			[]string{
 				"1.yaml:7 Cluster c annotation capi-proxy-patcher.io/publish entry 2 bad-annotation",
 				"1.yaml:7 Cluster c annotation capi-proxy-patcher.io/publish entry 3 bad-annotation",
@@ -228,7 +231,8 @@ func TestFindings_HavePlaces(t *testing.T) {
 			},
 		},
 		"of metadata that is no text": {
-			[]string{goodCluster, strings.Replace(secret("team", "http-proxy", good), "''}", "'', tier: 1, capi-proxy-patcher.io/x: 1}", 1)}, "",
+			[]string{goodCluster, strings.Replace(secret("team", "http-proxy", good), "''}", "'', tier: 1, capi-proxy-patcher.io/x: 1}", 1)},
+			"",
 			[]string{"2.yaml:4 Secret team/http-proxy label capi-proxy-patcher.io/x bad-metadata"},
 		},
 	} {
