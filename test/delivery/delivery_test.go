@@ -119,7 +119,14 @@ func TestOutputs_ReachTheWorkloadCluster(t *testing.T) {
 	c.Eventually(contract.ReasonKubernetesTooOld, "output trust=proxy-system: the workload cluster has no Namespace proxy-system; create it",
 		"output kapp-controller=proxy-system: the workload cluster has no Namespace proxy-system; create it")
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "proxy-system", Name: "http-proxy-ca"}, Data: map[string]string{"a": "b"}}
-	vocabulary.Create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "proxy-system"}}, foreign)
+	vocabulary.Create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "proxy-system"}})
+	for err := remote.Create(t.Context(), foreign.DeepCopy()); err != nil; err = remote.Create(t.Context(), foreign.DeepCopy()) {
+		// The manager was first.
+		if err := client.IgnoreNotFound(remote.Delete(t.Context(), foreign.DeepCopy())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	foreign = vocabulary.Fetch(t, remote, "proxy-system", "http-proxy-ca", foreign)
 	before := everything(t, workload, remote)
 	c.Runs("v1.36.3")
 	c.Eventually(contract.ReasonNameTaken, "output trust=proxy-system: ConfigMap proxy-system/http-proxy-ca of the workload cluster exists and was not written by")
@@ -139,6 +146,11 @@ func TestOutputs_ReachTheWorkloadCluster(t *testing.T) {
 	if !strings.Contains(ca.Data["ca.crt"], "BEGIN CERTIFICATE") || string(kapp.Data["httpsProxy"]) != proxyURL ||
 		ca.Labels[contract.LabelGenerated] != "prod" {
 		t.Errorf("got %q, labels %v, and %q", ca.Data, ca.Labels, kapp.Data)
+	}
+	for _, entry := range kapp.ManagedFields { // what was created goes with the apply that does not want it any more
+		if entry.Manager != contract.Name || entry.Operation != metav1.ManagedFieldsOperationApply {
+			t.Errorf("fields of the Secret belong to %s of %s", entry.Operation, entry.Manager)
+		}
 	}
 	pods := 0
 	eventually(t, "the policy in the workload cluster", func() string { // it takes a moment to be in effect

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -54,7 +55,7 @@ func (n *nodes) differ(other *nodes) string {
 	state := func(n *nodes) string {
 		var text strings.Builder
 		for _, k := range slices.SortedFunc(maps.Keys(n.objects), key.compare) {
-			fmt.Fprintln(&text, k, n.objects[k].Labels)
+			fmt.Fprintln(&text, k, n.objects[k].Labels, len(n.objects[k].ManagedFields))
 		}
 		return fmt.Sprint(text.String(), n.runs, n.files, n.versions)
 	}
@@ -164,7 +165,8 @@ func (r remote) write(verb string, k key, after *metav1.PartialObjectMetadata) e
 	switch before := r.w.nodes.objects[k]; {
 	case after == nil:
 		r.delete(k)
-	case before == nil || !maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations):
+	case before == nil || !maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations),
+		len(before.ManagedFields) != len(after.ManagedFields):
 		r.w.version++
 		after.ResourceVersion = strconv.Itoa(r.w.version)
 		r.w.nodes.objects[k] = after
@@ -189,7 +191,21 @@ func (r remote) delete(k key) {
 	r.w.version++
 }
 
-// Patch applies an object, or changes the labels of a Node.
+// Create makes an object. Its fields do not belong to applies yet.
+func (r remote) Create(ctx context.Context, object client.Object, _ ...client.CreateOption) error {
+	k := remoteKey(object)
+	if r.w.nodes.objects[k] != nil {
+		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: k.kind}, k.name)
+	}
+	object.SetManagedFields([]metav1.ManagedFieldsEntry{{
+		Manager: contract.Name, Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1("{}"),
+	}})
+	text, err := json.Marshal(object)
+	must(err)
+	return r.Patch(ctx, object, client.RawPatch(types.ApplyPatchType, text))
+}
+
+// Patch applies an object, has its fields belong to applies, or changes the labels of a Node.
 func (r remote) Patch(_ context.Context, object client.Object, change client.Patch, _ ...client.PatchOption) error {
 	k := remoteKey(object)
 	before := r.w.nodes.objects[k]
@@ -205,7 +221,11 @@ func (r remote) Patch(_ context.Context, object client.Object, change client.Pat
 	if before != nil {
 		after = before.DeepCopy()
 	}
-	must(json.Unmarshal(text, after)) // a label that is null becomes ""
+	if change.Type() == types.JSONPatchType {
+		after.ManagedFields = nil
+	} else {
+		must(json.Unmarshal(text, after)) // a label that is null becomes ""
+	}
 	maps.DeleteFunc(after.Labels, func(_, value string) bool { return value == "" })
 	after.SetGroupVersionKind(object.GetObjectKind().GroupVersionKind())
 	after.UID, after.ResourceVersion = "uid-1", ""
@@ -219,6 +239,7 @@ func (r remote) Patch(_ context.Context, object client.Object, change client.Pat
 		return err
 	}
 	object.SetResourceVersion(r.w.nodes.objects[k].ResourceVersion)
+	object.SetManagedFields(after.ManagedFields)
 	return nil
 }
 

@@ -188,7 +188,7 @@ func (empty) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 func (empty) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
-func (empty) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+func (empty) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
 	o.SetResourceVersion("1")
 	return nil
 }

@@ -14,6 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -155,7 +158,6 @@ func (p *application) apply(ctx context.Context, object wantedObject) error {
 		return client.ObjectKeyFromObject(&o) == key
 	})
 	applied := object.DeepCopy()
-	options := []client.PatchOption{client.FieldOwner(contract.Name)}
 	if i >= 0 {
 		if !p.existing[kind][i].DeletionTimestamp.IsZero() {
 			p.postpone()
@@ -164,28 +166,17 @@ func (p *application) apply(ctx context.Context, object wantedObject) error {
 		// Nobody else's object is changed: the version is one that has our labels.
 		applied.SetUID(p.existing[kind][i].UID)
 		applied.SetResourceVersion(p.existing[kind][i].ResourceVersion)
-		options = append(options, client.ForceOwnership)
-	} else {
-		current := &metav1.PartialObjectMetadata{}
-		current.SetGroupVersionKind(kind)
-		switch err := p.Get(ctx, key, current); {
-		case err == nil:
-			p.out.Add(contract.ReasonNameTaken, "output %s: %s of the workload cluster exists and was not written by %s for "+
-				"this Cluster; delete or rename it", object.output, name, contract.Name)
-			p.postpone()
-			return nil
-		case !apierrors.IsNotFound(err):
-			return fmt.Errorf("reading %s: %w", name, err)
-		}
 	}
 	before := applied.GetResourceVersion()
-	//nolint:staticcheck // Apply of client.Client returns no version
-	err := p.Patch(ctx, applied, client.Apply, options...)
+	err := p.write(ctx, applied)
 	switch {
 	case err == nil:
 		p.changed = p.changed || applied.GetResourceVersion() != before
 		p.left = true
 		return nil
+	case apierrors.IsAlreadyExists(err):
+		p.out.Add(contract.ReasonNameTaken, "output %s: %s of the workload cluster exists and was not written by %s for "+
+			"this Cluster; delete or rename it", object.output, name, contract.Name)
 	case apierrors.IsConflict(err):
 	case apierrors.IsInvalid(err) && i >= 0: // somebody has made it immutable
 		p.incomplete = true
@@ -205,6 +196,32 @@ func (p *application) apply(ctx context.Context, object wantedObject) error {
 	}
 	p.postpone()
 	return nil
+}
+
+// write applies an object that has a version, and creates one that has none: that fails if another has made an object
+// of the name, which an apply would change. What was created belongs to applies from then on, which would not remove a
+// field of it otherwise.
+func (p *application) write(ctx context.Context, object *unstructured.Unstructured) error {
+	owner, created := client.FieldOwner(contract.Name), object.GetResourceVersion() == ""
+	var err error
+	if created {
+		err = p.Create(ctx, object, owner)
+	} else {
+		//nolint:staticcheck // Apply of client.Client returns no version
+		err = p.Patch(ctx, object, client.Apply, owner, client.ForceOwnership)
+	}
+	if err != nil {
+		return err
+	}
+	data, err := csaupgrade.UpgradeManagedFieldsPatch(object, sets.New(contract.Name), contract.Name)
+	if err != nil || data == nil {
+		return err
+	}
+	if !created { // by a process that ended before this; the next apply removes what is not wanted any more
+		p.incomplete = true
+		p.out.LookAgain(cleanDelay)
+	}
+	return p.Patch(ctx, object, client.RawPatch(types.JSONPatchType, data))
 }
 
 // statusOf returns the HTTP status of an error of an API server.

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -119,15 +121,53 @@ func (r *remote) write(verb string, o client.Object) error {
 	return r.refusals[name]
 }
 
-func (r *remote) Patch(_ context.Context, o client.Object, patch client.Patch, options ...client.PatchOption) error {
-	verb, with := "apply", client.PatchOptions{}
+func (r *remote) Create(_ context.Context, o client.Object, options ...client.CreateOption) error {
+	with := client.CreateOptions{}
 	with.ApplyOptions(options)
-	if with.Force != nil && *with.Force {
-		verb = "force"
+	if _, found := r.objects[nameOf(o)]; found {
+		return apierrors.NewAlreadyExists(schema.GroupResource{}, o.GetName())
 	}
-	if data, _ := patch.Data(o); o.GetObjectKind().GroupVersionKind().Kind == "Node" {
-		verb = "patch " + string(data)
+	o.SetManagedFields([]metav1.ManagedFieldsEntry{updated(with.FieldManager)})
+	return r.store("create", o)
+}
+
+// updated says that a manager has set label own, by something else than an apply.
+func updated(manager string) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:own":{}}}}`),
 	}
+}
+
+func (r *remote) Patch(_ context.Context, o client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	data, err := patch.Data(o)
+	if err != nil {
+		return err
+	}
+	switch {
+	case patch.Type() == types.JSONPatchType: // of managed fields
+		var operations []struct{ Value json.RawMessage }
+		var fields []metav1.ManagedFieldsEntry
+		if err := json.Unmarshal(data, &operations); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(operations[0].Value, &fields); err != nil {
+			return err
+		}
+		o.SetManagedFields(fields)
+		stored := r.objects[nameOf(o)]
+		stored.ManagedFields = fields
+		r.objects[nameOf(o)] = stored
+		return nil
+	case o.GetObjectKind().GroupVersionKind().Kind == "Node":
+		return r.store("patch "+string(data), o)
+	default:
+		o.SetManagedFields(r.objects[nameOf(o)].ManagedFields)
+		return r.store("force", o)
+	}
+}
+
+func (r *remote) store(verb string, o client.Object) error {
 	if err := r.write(verb, o); err != nil {
 		return err
 	}
@@ -140,7 +180,7 @@ func (r *remote) Patch(_ context.Context, o client.Object, patch client.Patch, o
 	stored := metav1.PartialObjectMetadata{}
 	stored.SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
 	stored.Name, stored.Namespace, stored.Labels = o.GetName(), o.GetNamespace(), o.GetLabels()
-	stored.UID, stored.ResourceVersion = "uid", version
+	stored.UID, stored.ResourceVersion, stored.ManagedFields = "uid", version, o.GetManagedFields()
 	r.objects[nameOf(o)] = stored
 	return nil
 }
@@ -203,13 +243,13 @@ func TestApply_OfOutputs(t *testing.T) {
 		repeats bool
 	}{
 		"nothing":     {},
-		"two objects": {wanted: both, writes: []string{"apply ConfigMap a/c", "apply Secret a/s"}, left: true},
+		"two objects": {wanted: both, writes: []string{"create ConfigMap a/c", "create Secret a/s"}, left: true},
 		"an object that is wanted twice": {
 			wanted: []publish.Secret{output("one", configMap), output("two", configMap)},
-			writes: []string{"apply ConfigMap a/c"}, left: true,
+			writes: []string{"create ConfigMap a/c"}, left: true,
 		},
 		"an object of another": {
-			wanted: both, remote: func(r *remote) { r.put("ConfigMap", "a/c", nil, nil) }, writes: []string{"apply Secret a/s"},
+			wanted: both, remote: func(r *remote) { r.put("ConfigMap", "a/c", nil, nil) }, writes: []string{"create Secret a/s"},
 			message: "NameTaken output one: ConfigMap a/c of the workload cluster exists and was not written by capi-proxy-patcher for " +
 				"this Cluster; delete or rename it", again: retryDelay, left: true, repeats: true,
 		},
@@ -217,21 +257,28 @@ func TestApply_OfOutputs(t *testing.T) {
 			wanted: both, remote: func(r *remote) {
 				r.put("ConfigMap", "a/c", ours("one", contract.LabelGenerated, "other"), nil)
 				r.put("Secret", "a/left", ours("one", contract.LabelGenerated, "other"), nil)
-			}, writes: []string{"apply Secret a/s"},
+			}, writes: []string{"create Secret a/s"},
 			message: "NameTaken output one: ConfigMap a/c of the workload cluster exists and was not written by capi-proxy-patcher for " +
 				"this Cluster; delete or rename it", again: retryDelay, left: true, repeats: true,
 		},
 		"an object of ours": {
 			wanted: both, remote: func(r *remote) { r.put("ConfigMap", "a/c", ours("one"), nil) },
-			writes: []string{"force ConfigMap a/c", "apply Secret a/s"}, left: true,
+			writes: []string{"force ConfigMap a/c", "create Secret a/s"}, left: true,
+		},
+		"one whose creation a process did not survive": {
+			wanted: both, remote: func(r *remote) {
+				r.put("ConfigMap", "a/c", ours("one"), func(o *metav1.PartialObjectMetadata) {
+					o.ManagedFields = []metav1.ManagedFieldsEntry{updated(contract.Name), updated("kubectl")}
+				})
+			}, writes: []string{"force ConfigMap a/c", "create Secret a/s"}, again: cleanDelay, left: true, repeats: true,
 		},
 		"one that is being deleted": {
 			wanted: both, remote: func(r *remote) { r.put("ConfigMap", "a/c", ours("one"), finalized) },
-			writes: []string{"apply Secret a/s"}, again: retryDelay, left: true, repeats: true,
+			writes: []string{"create Secret a/s"}, again: retryDelay, left: true, repeats: true,
 		},
 		"one that is not wanted any more": {
 			wanted: both, remote: func(r *remote) { r.put("Secret", "a/left", ours("one"), nil) },
-			writes: []string{"apply ConfigMap a/c", "apply Secret a/s", "delete Secret a/left"}, again: cleanDelay, left: true, repeats: true,
+			writes: []string{"create ConfigMap a/c", "create Secret a/s", "delete Secret a/left"}, again: cleanDelay, left: true, repeats: true,
 		},
 		"nothing is wanted any more": {
 			remote: func(r *remote) {
@@ -299,56 +346,48 @@ func TestApply_OfOutputs(t *testing.T) {
 				r.put("DaemonSet", inNodes+"other", ofFiles(gpu+"-0123456789"), nil)
 			}, writes: []string{"delete DaemonSet capi-proxy-patcher-nodes/other"}, again: cleanDelay, left: true, repeats: true,
 		},
-		"a kind that is not installed": {wanted: both, remote: func(r *remote) { r.unknown["MutatingPolicy"] = true }, writes: []string{"apply ConfigMap a/c", "apply Secret a/s"}, left: true},
+		"a kind that is not installed": {wanted: both, remote: func(r *remote) { r.unknown["MutatingPolicy"] = true }, writes: []string{"create ConfigMap a/c", "create Secret a/s"}, left: true},
 		"a kind that is wanted and not installed": {
 			wanted: both, remote: func(r *remote) {
-				r.refusals["apply ConfigMap a/c"] = apierrors.NewNotFound(object("configmaps"), "c")
+				r.refusals["create ConfigMap a/c"] = apierrors.NewNotFound(object("configmaps"), "c")
 				r.put("Namespace", "a", nil, nil)
-			}, writes: []string{"apply ConfigMap a/c", "apply Secret a/s"},
+			}, writes: []string{"create ConfigMap a/c", "create Secret a/s"},
 			message: "DeliveryFailed " + no + "does not know kind ConfigMap of v1; install it", again: retryDelay, left: true, repeats: true,
 		},
 		"a Namespace that is missing": {
-			wanted: both, remote: func(r *remote) { r.refusals["apply ConfigMap a/c"] = apierrors.NewNotFound(object("namespaces"), "a") },
-			writes:  []string{"apply ConfigMap a/c", "apply Secret a/s"},
+			wanted: both, remote: func(r *remote) { r.refusals["create ConfigMap a/c"] = apierrors.NewNotFound(object("namespaces"), "a") },
+			writes:  []string{"create ConfigMap a/c", "create Secret a/s"},
 			message: "DeliveryFailed " + no + "has no Namespace a; create it", again: retryDelay, left: true, repeats: true,
 		},
 		"a refused write": {
 			wanted: both, remote: func(r *remote) {
-				r.refusals["apply ConfigMap a/c"] = apierrors.NewForbidden(object("configmaps"), "c", errors.New("hunter2"))
+				r.refusals["create ConfigMap a/c"] = apierrors.NewForbidden(object("configmaps"), "c", errors.New("hunter2"))
 			},
-			writes:  []string{"apply ConfigMap a/c", "apply Secret a/s"},
+			writes:  []string{"create ConfigMap a/c", "create Secret a/s"},
 			message: "DeliveryFailed " + no + "refuses ConfigMap a/c (status 403)", again: retryDelay, left: true, repeats: true,
 		},
 		"a write that meets another": {
 			wanted: both, remote: func(r *remote) {
-				r.refusals["apply ConfigMap a/c"] = apierrors.NewConflict(object("configmaps"), "c", errors.New("x"))
+				r.refusals["create ConfigMap a/c"] = apierrors.NewConflict(object("configmaps"), "c", errors.New("x"))
 			},
-			writes: []string{"apply ConfigMap a/c", "apply Secret a/s"}, again: retryDelay, left: true, repeats: true,
+			writes: []string{"create ConfigMap a/c", "create Secret a/s"}, again: retryDelay, left: true, repeats: true,
 		},
 		"an object that was made immutable": {
 			wanted: both, remote: func(r *remote) {
 				r.put("ConfigMap", "a/c", ours("one"), nil)
 				r.refusals["force ConfigMap a/c"] = apierrors.NewInvalid(schema.GroupKind{}, "c", nil)
-			}, writes: []string{"force ConfigMap a/c", "delete ConfigMap a/c", "apply Secret a/s"}, again: cleanDelay, left: true, repeats: true,
+			}, writes: []string{"force ConfigMap a/c", "delete ConfigMap a/c", "create Secret a/s"}, again: cleanDelay, left: true, repeats: true,
 		},
 		"a new object that is invalid": {
 			wanted: both, remote: func(r *remote) {
-				r.refusals["apply ConfigMap a/c"] = apierrors.NewInvalid(schema.GroupKind{}, "c", nil)
+				r.refusals["create ConfigMap a/c"] = apierrors.NewInvalid(schema.GroupKind{}, "c", nil)
 			},
-			writes:  []string{"apply ConfigMap a/c", "apply Secret a/s"},
+			writes:  []string{"create ConfigMap a/c", "create Secret a/s"},
 			message: "DeliveryFailed " + no + "refuses ConfigMap a/c (status 422)", again: retryDelay, left: true, repeats: true,
 		},
 		"a connection that is lost at a write": {
-			wanted: both, remote: func(r *remote) { r.refusals["apply ConfigMap a/c"] = errors.New("hunter2") },
-			writes:  []string{"apply ConfigMap a/c"},
-			message: "Delivering the workload cluster does not answer with the kubeconfig of Secret team/prod-kubeconfig; the log of the manager has the details",
-			again:   retryDelay, left: true, repeats: true,
-		},
-		"a connection that is lost at a read": {
-			wanted: both, remote: func(r *remote) {
-				r.put("ConfigMap", "a/c", nil, nil)
-				r.refusals["get ConfigMap a/c"] = errors.New("hunter2")
-			},
+			wanted: both, remote: func(r *remote) { r.refusals["create ConfigMap a/c"] = errors.New("hunter2") },
+			writes:  []string{"create ConfigMap a/c"},
 			message: "Delivering the workload cluster does not answer with the kubeconfig of Secret team/prod-kubeconfig; the log of the manager has the details",
 			again:   retryDelay, left: true, repeats: true,
 		},
@@ -380,6 +419,13 @@ func TestApply_OfOutputs(t *testing.T) {
 			}
 			if message != test.message || out.Again != test.again || left != test.left || !slices.Equal(r.writes, test.writes) {
 				t.Errorf("finding %q, again after %s, left %v, writes %q", message, out.Again, left, r.writes)
+			}
+			for name, object := range r.objects { // else a later apply would not remove a field
+				if slices.ContainsFunc(object.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
+					return e.Manager == contract.Name && e.Operation == metav1.ManagedFieldsOperationUpdate
+				}) {
+					t.Errorf("%s belongs to %v", name, object.ManagedFields)
+				}
 			}
 			before := r.requests
 			if _, _ = apply(test.wanted); (r.requests > before) != test.repeats {
