@@ -198,9 +198,9 @@ func (p *application) apply(ctx context.Context, object wantedObject) error {
 	return nil
 }
 
-// write applies an object that has a version, and creates one that has none: that fails if another has made an object
-// of the name, which an apply would change. What was created belongs to applies from then on, which would not remove a
-// field of it otherwise.
+// write applies an object that has a version, and creates one that has none. Creating fails if the name is taken, where
+// an apply would change the object of another. Server-side apply then gets the fields that create wrote: it removes no
+// field that it does not manage.
 func (p *application) write(ctx context.Context, object *unstructured.Unstructured) error {
 	owner, created := client.FieldOwner(contract.Name), object.GetResourceVersion() == ""
 	var err error
@@ -217,9 +217,8 @@ func (p *application) write(ctx context.Context, object *unstructured.Unstructur
 	if err != nil || data == nil {
 		return err
 	}
-	if !created { // by a process that ended before this; the next apply removes what is not wanted any more
-		p.incomplete = true
-		p.out.LookAgain(cleanDelay)
+	if !created { // an earlier process created it and ended; only the next apply removes fields of it
+		p.later(cleanDelay)
 	}
 	return p.Patch(ctx, object, client.RawPatch(types.JSONPatchType, data))
 }
