@@ -147,7 +147,7 @@ func TestOutputs_ReachTheWorkloadCluster(t *testing.T) {
 		ca.Labels[contract.LabelGenerated] != "prod" {
 		t.Errorf("got %q, labels %v, and %q", ca.Data, ca.Labels, kapp.Data)
 	}
-	for _, entry := range kapp.ManagedFields { // what was created goes with the apply that does not want it any more
+	for _, entry := range kapp.ManagedFields { // an apply removes no other fields
 		if entry.Manager != contract.Name || entry.Operation != metav1.ManagedFieldsOperationApply {
 			t.Errorf("fields of the Secret belong to %s of %s", entry.Operation, entry.Manager)
 		}

@@ -221,6 +221,7 @@ func TestNodes_GetFilesAndLoseThem(t *testing.T) {
 	if diff := cmp.Diff(versions, c.objectVersions()); diff != "" {
 		t.Errorf("a pass without news writes (-before +after):\n%s", diff)
 	}
+	stop = c.restarts(stop)
 	c.changesFiles(version)
 	c.changesImage(stop)
 	c.annotate(contract.AnnotationRollout, "")
@@ -238,6 +239,29 @@ func (c inPlace) objectVersions() map[string]string {
 		"files": vocabulary.Fetch(c.T, c.remote, contract.NodesNamespace, version,
 			&corev1.Secret{}).ResourceVersion,
 	}
+}
+
+// restarts has another manager apply everything again. A DaemonSet that changes would restart its Pods.
+func (c inPlace) restarts(stop func()) func() {
+	c.T.Helper()
+	stop()
+	before, _ := c.has("prod-proxy-files")
+	const enforced = "pod-security.kubernetes.io/enforce"
+	ns := vocabulary.Fetch(c.T, c.remote, "", contract.NodesNamespace, &corev1.Namespace{})
+	vocabulary.Change(c.T, c.remote, ns, func(ns *corev1.Namespace) { ns.Labels[enforced] = "baseline" })
+	stop = manage(c.T, c.Namespace, "--node-image", nodeImage)
+	eventually(c.T, "the Namespace restored", func() string {
+		now := vocabulary.Fetch(c.T, c.remote, "", contract.NodesNamespace, &corev1.Namespace{})
+		if now.Labels[enforced] != "privileged" {
+			return fmt.Sprint(now.Labels)
+		}
+		return ""
+	})
+	c.fence("restarted")
+	if after, _ := c.has("prod-proxy-files"); after.Generation != before.Generation {
+		c.T.Errorf("the DaemonSet changes:\n%s", cmp.Diff(before.Spec, after.Spec))
+	}
+	return stop
 }
 
 // changesFiles changes the proxy while a Node has the label of the version before.
