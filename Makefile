@@ -22,9 +22,9 @@ GENERATE := $(TOOL) controller-gen rbac:roleName=manager-role webhook paths=./in
 
 # Tests that need a cluster, a node or time of their own are below test/, all others are unit tests.
 UNIT_PACKAGES = $$(go list ./... | grep -v '/test/')
-# Packages without goroutines and locks: rules of this module, commands, packages that compute, and what reads and writes for
-# one object. The race detector is not used for them. Tests of the other packages call those that compute from many
-# goroutines, under the race detector.
+# Packages without state that goroutines share: rules of this module, commands, packages that compute, reconcilers and
+# webhooks. The race detector is not used for them. Tests of the other packages call those that compute from many goroutines,
+# under the race detector.
 SEQUENTIAL := /(internal|cmd/.*|hack|hack/.*|internal/(cli|offline/.*|contract|controller(/publisher|/reconcile)?|finding|infrastructure|intent|node|noproxy|patch|plan|preview|publish|status|systemd|webhook))$$
 # Packages that take longest begin.
 ENVTEST_PACKAGES = $$(go list ./test/delivery ./test/hostile ./test/install ./test/faults ./test/envtest ./test/... | grep -vE '/test/(e2e|node)(/|$$)')
@@ -280,7 +280,7 @@ test-storm: ## Run the storm of make test-e2e with 100 clusters at once instead 
 
 .PHONY: test-summary
 test-summary: ## Print the sum of the tests that the last make test ran.
-	@awk -f hack/test-summary.awk /dev/null $(wildcard $(RESULTS)/*)
+	@awk -f hack/test-summary.awk /dev/null $(wildcard out/tests/*)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZ_TIME (30s).

@@ -16,7 +16,7 @@ const (
 	KindMachinePool       = "MachinePool"
 )
 
-// Source is where the settings of one Cluster stand. The Cluster and the request of a hook give the same.
+// Source has the settings of one Cluster as they are written in the Cluster, or in the request of a hook.
 type Source struct {
 	// Annotations of the Cluster.
 	Annotations map[string]string
@@ -28,7 +28,7 @@ type Source struct {
 	Pools []PoolSource
 }
 
-// PoolSource is the same of one pool of its topology.
+// PoolSource has the settings of one pool of its topology.
 type PoolSource struct {
 	// Kind is KindMachineDeployment or KindMachinePool.
 	Kind string
@@ -40,7 +40,7 @@ type PoolSource struct {
 	Variable []byte
 }
 
-// Settings are what a Cluster asks for. One without a topology names no pool in them.
+// Settings are the settings of one Cluster. Without a topology they have no pools.
 type Settings struct {
 	// Options are the options of the Cluster, its variable included.
 	Options Options
@@ -64,7 +64,7 @@ func (s Settings) ApplyTo(cluster Cluster) Cluster {
 	return cluster
 }
 
-// SettingsOf is ReadSettings of SourceOf.
+// SettingsOf reads the settings of a Cluster, see ReadSettings.
 func SettingsOf(cluster *kinds.Cluster) (Settings, error) {
 	return ReadSettings(SourceOf(cluster))
 }

@@ -42,7 +42,7 @@ type Options struct {
 	// Progress is called with a short phrase before each step that takes time, if it is set.
 	Progress func(string)
 
-	// Workload leaves CRDs out: it is a workload cluster.
+	// Workload starts a workload cluster, which has no CRDs.
 	Workload bool
 
 	// AuditLog is a file to which the API server appends one event of audit.k8s.io/v1 as a line of JSON for each
