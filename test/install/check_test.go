@@ -6,16 +6,13 @@ import (
 	"testing"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 // TestCheck_AsksForEveryKindOfTheRelease compares the kinds that check --pre asks for with those of the release.
 func TestCheck_AsksForEveryKindOfTheRelease(t *testing.T) {
 	t.Parallel()
-	objects, err := mgmt.Kustomize(root + "/config/release")
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := vocabulary.Kustomize(t, root+"/config/release")
 	var asked, released []string
 	for _, resource := range check.Released() {
 		asked = append(asked, resource.String())

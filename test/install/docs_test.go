@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 // TestDocs_ExamplesOfAnInstallationWork builds the overlay of docs/install.md, and holds the provider to its schema.
@@ -34,7 +36,7 @@ func TestDocs_ExamplesOfAnInstallationWork(t *testing.T) {
 		checked[object.GetKind()] = true
 		switch object.GetKind() {
 		case "Kustomization":
-			objects := overlay(t, copyConfig(t), strings.ReplaceAll(code, "path/to/", "../"))
+			objects := vocabulary.Overlay(t, vocabulary.CopyConfig(t), strings.ReplaceAll(code, "path/to/", "../"))
 			checkNames(t, objects, otherNamespace)
 			for container, image := range images(t, objects) {
 				if !strings.HasPrefix(image, "my-registry.example.com/team/") {

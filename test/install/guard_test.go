@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 // guards returns the policies of objects by name, with the names of the bindings that make them effective.
@@ -28,10 +28,10 @@ func guards(objects []*unstructured.Unstructured) map[string][]string {
 // without webhooks it would refuse every apply.
 func TestGuard_ComesWithTheWebhooks(t *testing.T) {
 	t.Parallel()
-	config := copyConfig(t)
+	config := vocabulary.CopyConfig(t)
 	for name, text := range installs {
 		for _, suffix := range []string{"", "-team-b"} {
-			objects := overlay(t, config, fmt.Sprintf(text, "../config")+"\nnamespace: "+otherNamespace+"\nnameSuffix: \""+suffix+"\"\n")
+			objects := vocabulary.Overlay(t, config, text+"\nnamespace: "+otherNamespace+"\nnameSuffix: \""+suffix+"\"\n")
 			want := map[string][]string{}
 			for _, object := range objects {
 				if object.GetKind() == "MutatingWebhookConfiguration" {
@@ -49,10 +49,7 @@ func TestGuard_ComesWithTheWebhooks(t *testing.T) {
 // label of the provider, by which clusterctl deletes the product before it installs a new version.
 func TestGuard_OfAnUpgradeIsAnInstallationOfItsOwn(t *testing.T) {
 	t.Parallel()
-	objects, err := mgmt.Kustomize(root + "/config/guard")
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := vocabulary.Kustomize(t, root+"/config/guard")
 	const name = "capi-proxy-patcher-upgrade-guard"
 	if got := guards(objects); len(objects) != 2 || fmt.Sprint(got) != fmt.Sprint(map[string][]string{name: {name}}) {
 		t.Errorf("policies and their bindings are %v", got)

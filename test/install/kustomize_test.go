@@ -1,7 +1,6 @@
 package install
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,9 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 // root is the folder of the repository.
@@ -28,55 +27,23 @@ const (
 	otherTag       = "v1.2.3-rc.1"
 )
 
-// installs are kustomizations as users write them; %s is the folder config.
+// installs are kustomizations as users write them, in a folder beside the folder config.
 var installs = map[string]string{
-	"default":         "resources: [%[1]s/default]",
-	"clusterclass":    "resources: [%[1]s/clusterclass]",
-	"extension":       "resources: [%[1]s/default]\ncomponents: [%[1]s/extension]",
-	"extension alone": "resources: [%[1]s/extension/resources]",
-	"everything":      "resources: [%[1]s/clusterclass]\ncomponents: [%[1]s/components/network-policies]",
-	"in place":        "resources: [%[1]s/default]\ncomponents: [%[1]s/components/in-place]",
-	"ExtensionConfig": "resources: [%[1]s/extensionconfig]",
-	"no webhooks":     "resources: [%[1]s/without-webhooks]",
-}
-
-// copyConfig copies the folder config, so that a test may edit it, and returns its path.
-func copyConfig(t *testing.T) string {
-	t.Helper()
-	// Kustomize follows links.
-	folder, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := filepath.Join(folder, "config")
-	if err := os.CopyFS(config, os.DirFS(filepath.Join(root, "config"))); err != nil {
-		t.Fatal(err)
-	}
-	return config
-}
-
-// overlay builds a kustomization of a user beside a folder config.
-func overlay(t *testing.T, config, text string) []*unstructured.Unstructured {
-	t.Helper()
-	folder, err := os.MkdirTemp(filepath.Dir(config), "overlay-") //nolint:usetesting // beside config
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	objects, err := mgmt.Kustomize(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return objects
+	"default":         "resources: [../config/default]",
+	"clusterclass":    "resources: [../config/clusterclass]",
+	"extension":       "resources: [../config/default]\ncomponents: [../config/extension]",
+	"extension alone": "resources: [../config/extension/resources]",
+	"everything":      "resources: [../config/clusterclass]\ncomponents: [../config/components/network-policies]",
+	"in place":        "resources: [../config/default]\ncomponents: [../config/components/in-place]",
+	"ExtensionConfig": "resources: [../config/extensionconfig]",
+	"no webhooks":     "resources: [../config/without-webhooks]",
 }
 
 // images returns the images of all containers, and those that they are to use on nodes, with the names of their Deployments.
 func images(t *testing.T, objects []*unstructured.Unstructured) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	for _, deployment := range deployments(t, objects) {
+	for _, deployment := range vocabulary.OfKind[appsv1.Deployment](t, objects, "Deployment") {
 		pod := deployment.Spec.Template.Spec
 		for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
 			found[deployment.Name+"/"+container.Name] = container.Image
@@ -86,22 +53,6 @@ func images(t *testing.T, objects []*unstructured.Unstructured) map[string]strin
 				}
 			}
 		}
-	}
-	return found
-}
-
-func deployments(t *testing.T, objects []*unstructured.Unstructured) []appsv1.Deployment {
-	t.Helper()
-	var found []appsv1.Deployment
-	for _, object := range objects {
-		if object.GetKind() != "Deployment" {
-			continue
-		}
-		var deployment appsv1.Deployment
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &deployment); err != nil {
-			t.Fatal(err)
-		}
-		found = append(found, deployment)
 	}
 	return found
 }
@@ -132,14 +83,14 @@ func TestImage_IsSetInOnePlace(t *testing.T) {
 		{"config/default", edit("default"), ""},
 		{"the overlay", func(*testing.T, string) {}, set},
 	} {
-		config := copyConfig(t)
+		config := vocabulary.CopyConfig(t)
 		place.edit(t, config)
 		for name, text := range installs {
 			// What does not come with config/default has an image of its own.
 			if name == "ExtensionConfig" || (name == "extension alone" || name == "no webhooks") && place.add == "" {
 				continue
 			}
-			found := images(t, overlay(t, config, fmt.Sprintf(text, "../config")+"\n"+place.add))
+			found := images(t, vocabulary.Overlay(t, config, text+"\n"+place.add))
 			if len(found) == 0 {
 				t.Errorf("%s has no container", name)
 			}
@@ -154,13 +105,12 @@ func TestImage_IsSetInOnePlace(t *testing.T) {
 
 func TestNamespace_OfAnOverlayIsInEveryName(t *testing.T) {
 	t.Parallel()
-	config := copyConfig(t)
+	config := vocabulary.CopyConfig(t)
 	for name, text := range installs {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			text := fmt.Sprintf(text, "../config") + "\n"
-			checkNames(t, overlay(t, config, text), mgmt.SystemNamespace)
-			others := overlay(t, config, text+"namespace: "+otherNamespace+"\n")
+			checkNames(t, vocabulary.Overlay(t, config, text), mgmt.SystemNamespace)
+			others := vocabulary.Overlay(t, config, text+"\nnamespace: "+otherNamespace+"\n")
 			checkNames(t, others, otherNamespace)
 			for _, object := range others {
 				for _, value := range stringsOf(object.Object) {
@@ -258,9 +208,9 @@ func stringsOf(value any) []string {
 func TestMonitoring_FindsTheMetricsOfTheManager(t *testing.T) {
 	t.Parallel()
 	text := "resources: [../config/default]\ncomponents: [../config/components/monitoring]\nnamespace: " + otherNamespace + "\n"
-	objects := overlay(t, copyConfig(t), text)
+	objects := vocabulary.Overlay(t, vocabulary.CopyConfig(t), text)
 	checkNames(t, objects, otherNamespace)
-	manager := deployments(t, objects)[0]
+	manager := vocabulary.OfKind[appsv1.Deployment](t, objects, "Deployment")[0]
 	container := manager.Spec.Template.Spec.Containers[0]
 	i := slices.IndexFunc(container.Ports, func(p corev1.ContainerPort) bool { return p.Name == "metrics" })
 	if i < 0 || container.Ports[i].ContainerPort != 8443 { // the default of --diagnostics-address
@@ -282,10 +232,7 @@ func TestMonitoring_FindsTheMetricsOfTheManager(t *testing.T) {
 			if other.GetKind() != "Service" || !labels.SelectorFromSet(selected).Matches(labels.Set(other.GetLabels())) {
 				continue
 			}
-			var service corev1.Service
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(other.Object, &service); err != nil {
-				t.Fatal(err)
-			}
+			service := vocabulary.OfKind[corev1.Service](t, []*unstructured.Unstructured{other}, "Service")[0]
 			port := service.Spec.Ports[0]
 			if port.Name == endpoints[0].(map[string]any)["port"] && port.TargetPort.String() == "metrics" &&
 				labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(manager.Spec.Template.Labels)) {

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -19,7 +17,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	k8syaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 	"k8s.io/kube-openapi/pkg/validation/validate"
@@ -28,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 const (
@@ -114,7 +112,7 @@ func checkChecksums(t *testing.T, files map[string][]byte) {
 func checkComponents(t *testing.T, files map[string][]byte) {
 	t.Helper()
 	// clusterctl generate provider --describe and --raw decode the Deployments without the values of variables.
-	for _, deployment := range deployments(t, decoded(t, files[components])) {
+	for _, deployment := range vocabulary.OfKind[appsv1.Deployment](t, vocabulary.Decode(t, string(files[components])), "Deployment") {
 		if *deployment.Spec.Replicas != 2 {
 			t.Errorf("%s has %d replicas", deployment.Name, *deployment.Spec.Replicas)
 		}
@@ -152,7 +150,7 @@ func checkComponents(t *testing.T, files map[string][]byte) {
 		if got := guards(objects); len(got["capi-proxy-patcher-guard"]) != 1 || len(got) != 1 {
 			t.Errorf("policies and their bindings are %v", got)
 		}
-		found := deployments(t, objects)
+		found := vocabulary.OfKind[appsv1.Deployment](t, objects, "Deployment")
 		i := slices.IndexFunc(found,
 			func(d appsv1.Deployment) bool { return d.Name == "capi-proxy-patcher-controller-manager" })
 		args := found[i].Spec.Template.Spec.Containers[0].Args
@@ -214,7 +212,7 @@ func checkAdded(t *testing.T, files map[string][]byte) {
 		"network-policies.yaml": {"NetworkPolicy capi-proxy-patcher-hooks", "NetworkPolicy capi-proxy-patcher-manager"},
 	} {
 		var found []string
-		for _, object := range decoded(t, files[file]) {
+		for _, object := range vocabulary.Decode(t, string(files[file])) {
 			name := object.GetKind() + " " + object.GetName()
 			found = append(found, name)
 			if _, labelled := object.GetLabels()["cluster.x-k8s.io/provider"]; labelled != there[name] {
@@ -247,7 +245,7 @@ func checkPrograms(t *testing.T, files map[string][]byte) {
 	if err != nil || !strings.Contains(string(text), releaseVersion) {
 		t.Errorf("the program says %v, %s", err, text)
 	}
-	plugin := decoded(t, files["krew.yaml"])[0]
+	plugin := vocabulary.Decode(t, string(files["krew.yaml"]))[0]
 	platforms, _, _ := unstructured.NestedSlice(plugin.Object, "spec", "platforms")
 	if len(platforms) != 1 {
 		t.Fatalf("platforms %v", platforms)
@@ -290,21 +288,7 @@ func processed(t *testing.T, text []byte, variables map[string]string) []*unstru
 	if err != nil {
 		t.Fatal(err)
 	}
-	return decoded(t, text)
-}
-
-func decoded(t *testing.T, text []byte) []*unstructured.Unstructured {
-	t.Helper()
-	var objects []*unstructured.Unstructured
-	for decoder := k8syaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
-			return objects
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		objects = append(objects, object)
-	}
+	return vocabulary.Decode(t, string(text))
 }
 
 func checkMetadata(t *testing.T, text []byte) {
@@ -362,7 +346,7 @@ func checkMaterials(t *testing.T, text []byte) {
 func checkOperator(t *testing.T, files map[string][]byte) {
 	t.Helper()
 	objects := map[string]*unstructured.Unstructured{}
-	for _, object := range decoded(t, files["capi-operator.yaml"]) {
+	for _, object := range vocabulary.Decode(t, string(files["capi-operator.yaml"])) {
 		objects[object.GetKind()] = object
 	}
 	configMap, provider := objects["ConfigMap"], objects["RuntimeExtensionProvider"]
