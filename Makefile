@@ -27,7 +27,7 @@ UNIT_PACKAGES = $$(go list ./... | grep -v '/test/')
 # under the race detector.
 SEQUENTIAL := /(internal|cmd/.*|hack|hack/.*|internal/(cli|offline/.*|contract|controller(/publisher|/reconcile)?|finding|infrastructure|intent|node|noproxy|patch|plan|preview|publish|status|systemd|webhook))$$
 # Packages that take longest begin.
-ENVTEST_PACKAGES = $$(go list ./test/delivery ./test/hostile ./test/install ./test/faults ./test/envtest ./test/... | grep -vE '/test/(e2e|node)(/|$$)')
+ENVTEST_PACKAGES = $$(go list ./test/delivery ./test/faults ./test/install ./test/envtest ./test/... | grep -vE '/test/(e2e|node)(/|$$)')
 
 # make lint has what go vet finds, and nobody debugs these programs.
 TEST_FLAGS := -vet=off -ldflags=-s

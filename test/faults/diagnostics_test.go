@@ -127,11 +127,7 @@ func TestDiagnostics_AreForWhomRBACAllowsThem(t *testing.T) {
 		t.Errorf("the first line is %s", first)
 	}
 
-	objects, err := mgmt.Kustomize("../../config/extension/resources")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, object := range objects {
+	for _, object := range vocabulary.Kustomize(t, "../../config/extension/resources") {
 		switch object.GetKind() {
 		case "ServiceAccount", "ClusterRole", "ClusterRoleBinding":
 			create(t, object)

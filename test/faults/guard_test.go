@@ -15,16 +15,13 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 // guard returns the guard of config/default, for the namespace of f. Kustomize gives it a namespace, which it cannot have.
 func (f *fleet) guard() (objects []*unstructured.Unstructured) {
 	f.t.Helper()
-	all, err := mgmt.Kustomize("../../config/default")
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	for _, object := range all {
+	for _, object := range vocabulary.Kustomize(f.t, "../../config/default") {
 		if !strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") {
 			continue
 		}

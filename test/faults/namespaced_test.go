@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,45 +10,27 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 // namespaced builds config/default in a namespace of its own with the component that lets it serve one namespace.
 func namespaced(t *testing.T, system, watched string) []*unstructured.Unstructured {
 	t.Helper()
-	folder, err := filepath.EvalSymlinks(t.TempDir()) // kustomize follows links
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(filepath.Join(folder, "config"), os.DirFS("../../config")); err != nil {
-		t.Fatal(err)
-	}
-	// What kustomize edit set namespace writes.
-	edited := filepath.Join("config", "components", "namespaced", "role", "watched", "kustomization.yaml")
-	text, err := os.ReadFile(filepath.Join("../..", edited))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, text := range map[string]string{
-		edited:                       strings.Replace(string(text), "namespace: default", "namespace: "+watched, 1),
-		"system/kustomization.yaml":  "namespace: " + system + "\nresources: [../config/default]\n",
-		"overlay/kustomization.yaml": "resources: [../system]\ncomponents: [../config/components/namespaced]\n",
+	config := vocabulary.CopyConfig(t)
+	for folder, text := range map[string]string{
+		// What kustomize edit set namespace writes.
+		"components/namespaced/role/watched": "namespace: " + watched + "\nresources: [role.yaml]\n",
+		"system":                             "namespace: " + system + "\nresources: [../default]\n",
 	} {
-		path = filepath.Join(folder, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		folder = filepath.Join(config, folder)
+		if err := errors.Join(os.MkdirAll(folder, 0o700),
+			os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	objects, err := mgmt.Kustomize(filepath.Join(folder, "overlay"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return objects
+	return vocabulary.Overlay(t, config, "resources: [../config/system]\ncomponents: [../config/components/namespaced]\n")
 }
 
 // TestManager_WorksWithTheRoleOfOneNamespace runs the manager with the rights of config/components/namespaced and no
@@ -68,10 +51,7 @@ func TestManager_WorksWithTheRoleOfOneNamespace(t *testing.T) {
 				t.Errorf("%s %s is there", object.GetKind(), object.GetName())
 			}
 		case "Deployment":
-			var deployment appsv1.Deployment
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &deployment); err != nil {
-				t.Fatal(err)
-			}
+			deployment := vocabulary.OfKind[appsv1.Deployment](t, []*unstructured.Unstructured{object}, "Deployment")[0]
 			args = deployment.Spec.Template.Spec.Containers[0].Args
 		case "MutatingWebhookConfiguration":
 			webhooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks")

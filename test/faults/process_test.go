@@ -47,14 +47,20 @@ func launch(t *testing.T, ns string, flags ...string) *process {
 // command starts the program and does not wait for it.
 func command(t *testing.T, args ...string) *process {
 	t.Helper()
+	// It panics if an object of a cache is changed, which is read without a copy in places.
+	return run(t, []string{"KUBE_CACHE_MUTATION_DETECTOR=true"}, args...)
+}
+
+// run starts the program with variables and does not wait for it.
+func run(t *testing.T, environment []string, args ...string) *process {
+	t.Helper()
 	p := &process{
 		t: t, health: vocabulary.FreeAddress(t), diagnostics: vocabulary.FreeAddress(t), log: &logbuffer.Buffer{},
 		exited: make(chan struct{}),
 	}
 	args = append(args, "--health-addr", p.health, "--diagnostics-address", p.diagnostics, "-v", "2")
 	p.cmd = exec.CommandContext(t.Context(), shared.Binary, args...)
-	// It panics if an object of a cache is changed, which is read without a copy in places.
-	p.cmd.Env = append(os.Environ(), "KUBE_CACHE_MUTATION_DETECTOR=true")
+	p.cmd.Env = append(os.Environ(), environment...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("starting the manager: %v", err)

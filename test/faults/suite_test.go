@@ -1,6 +1,7 @@
 // Package faults runs the program that users run, as separate processes, and removes what it relies on while it works:
 // the API server, the leader, its webhooks, its Secrets. Whatever happens, every object has the proxy once, what the user
-// wrote is there byte for byte, and then nothing is written any more. test/model crashes between two writes, and
+// wrote is there byte for byte, and then nothing is written any more. It attacks the servers the way a Pod could that has no
+// certificate and wants them gone: the next honest request is answered. test/model crashes between two writes, and
 // test/templates compares the content of objects with render.
 package faults
 

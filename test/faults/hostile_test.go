@@ -1,10 +1,11 @@
 //go:build linux
 
-package hostile
+package faults
 
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -72,7 +73,7 @@ func withSecret(i int) string {
 const floodTime = 15 * time.Second
 
 // flood opens connections, several at a time, lets each of them do something, and keeps them open.
-func (p *process) flood(count int, do func(c net.Conn)) {
+func (p *target) flood(count int, do func(c net.Conn)) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), floodTime)
 	p.t.Cleanup(cancel)
@@ -82,12 +83,13 @@ func (p *process) flood(count int, do func(c net.Conn)) {
 		turn <- struct{}{}
 		wait.Go(func() {
 			defer func() { <-turn }()
-			c, err := p.dial(ctx)
+			dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: answerTime}, Config: p.client}
+			c, err := dialer.DialContext(ctx, "tcp", p.address)
 			if err != nil {
 				return // refused, which is allowed
 			}
 			p.t.Cleanup(func() { _ = c.Close() })
-			_ = c.SetDeadline(time.Now().Add(patience)) //nolint:forbidigo // a test waits in real time
+			_ = c.SetDeadline(time.Now().Add(answerTime)) //nolint:forbidigo // a test waits in real time
 			do(c)
 		})
 	}
@@ -100,10 +102,12 @@ func post(c net.Conn, path string, length int, body []byte) {
 }
 
 // send sends bodies at once and does not care what becomes of them.
-func (p *process) send(path string, bodies ...[]byte) {
+func (p *target) send(path string, bodies ...[]byte) {
+	ctx, cancel := context.WithTimeout(p.t.Context(), answerTime)
+	defer cancel()
 	var wait sync.WaitGroup
 	for _, body := range bodies {
-		wait.Go(func() { _ = p.ask(path, body) })
+		wait.Go(func() { _, _ = p.post(ctx, path, body) })
 	}
 	wait.Wait()
 }
@@ -118,13 +122,9 @@ func times(n int, body []byte) [][]byte {
 }
 
 func TestHooks_SurviveHostileRequests(t *testing.T) {
+	namespace(t)
 	t.Parallel()
-	p := start(t, "capi-proxy-patcher-hooks", "extension", func(port, folder string) []string {
-		return []string{
-			"hooks", "--bind-address", "127.0.0.1", "--port", port, "--cert-dir", folder, "--health-addr", "0",
-			"--diagnostics-address", "0",
-		}
-	})
+	p := newTarget(t, "capi-proxy-patcher-hooks", "", "hooks", "--kubeconfig", shared.Kubeconfig)
 	p.survives(generate, honest(t), p.onHooks())
 }
 
@@ -143,7 +143,7 @@ func honest(t *testing.T) []byte {
 }
 
 // onHooks are the attacks on the port of hooks.
-func (p *process) onHooks() []attack {
+func (p *target) onHooks() []attack {
 	const many = 98_000
 	empty := filled(20*megabyte, 20*megabyte, func(int) string { return `{}` })
 	return []attack{
@@ -207,4 +207,37 @@ func (p *process) onHooks() []attack {
 				[]byte(strings.Replace(labelled, `[{`, `[{"name":"capiProxyPatcher","value":{`+fields+`}},{`, 1)+`]}`))
 		}},
 	}
+}
+
+const template = "/mutate-bootstrap-cluster-x-k8s-io-v1beta2-kubeadmconfigtemplate"
+
+// review is an AdmissionReview of a new KubeadmConfigTemplate of a namespace with a spec.
+func review(ns, spec string) []byte {
+	return fmt.Appendf(nil,
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"x","operation":"CREATE","namespace":%q,"name":"x",`+
+			`"object":{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta2","kind":"KubeadmConfigTemplate","metadata":{"namespace":%q,"name":"x"},"spec":%s}}}`, ns, ns, spec)
+}
+
+func TestManager_SurvivesHostileRequests(t *testing.T) {
+	ns := namespace(t)
+	t.Parallel()
+	p := newTarget(t, "capi-proxy-patcher-controller-manager", "webhook-", "manager", "--kubeconfig", shared.Kubeconfig, "--namespace", ns)
+	honest := review(ns, `{"template":{"spec":{"files":[{"path":"/x","content":"y"}]}}}`)
+	const most = 4 * megabyte
+	full := func(item string) []byte {
+		list := strings.Repeat(item+",", (most-2000)/(len(item)+1))
+		return review(ns, `{"template":{"spec":{"files":[`+strings.TrimSuffix(list, ",")+`]}}}`)
+	}
+	p.survives(template, honest, []attack{
+		{"2,000 connections with one byte of 4 MB", func() {
+			p.flood(2000, func(c net.Conn) { post(c, template, most, []byte("{")) })
+		}},
+		{"bodies that stop before their end", func() {
+			p.flood(60, func(c net.Conn) { post(c, template, most, bytes.Repeat([]byte(" "), most-1)) })
+		}},
+		{"millions of empty objects", func() { p.send(template, times(8, full(`{}`))...) }},
+		{"millions of empty lists", func() { p.send(template, times(8, full(`[]`))...) }},
+		{"files without end", func() { p.send(template, times(8, full(`{"path":"/a"}`))...) }},
+		{"many small reviews", func() { p.send(template, times(100, honest)...) }},
+	})
 }
