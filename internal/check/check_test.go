@@ -317,6 +317,9 @@ func TestRun_NamesWhatIsBroken(t *testing.T) {
 			if needs != (got.Do != "") || needs != strings.Contains(got.Link, "/docs/troubleshooting.md#") {
 				t.Errorf("%+v has no advice, or needs none", got)
 			}
+			if name == "a bad label" && !strings.HasSuffix(got.Link, "#bad-label") {
+				t.Errorf("the link is %s", got.Link)
+			}
 			if code, is := strings.CutPrefix(name, "condition "); is && !strings.HasSuffix(got.Link, "#"+strings.ToLower(code)) {
 				t.Errorf("the link is %s", got.Link)
 			}

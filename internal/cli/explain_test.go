@@ -180,6 +180,7 @@ func TestExplain_SaysWhatIsWrongAndWhatThereIs(t *testing.T) {
 		"an unknown pool":      {[]string{"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod", "--pool", "x"}, 1, "Cluster team-a/prod has no pool x in the input; found: edge, direct"},
 		"a pool without proxy": {[]string{"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod", "--pool", "direct"}, 1, "pool direct uses no proxy (its Secret is \"none\"); there is nothing to explain"},
 		"no Secret":            {[]string{"-f", explainCluster, "--cluster", "prod"}, 1, "neither Secret team-a/prod-http-proxy nor team-a/http-proxy exists; create one of them or name another in annotation capi-proxy-patcher.io/secret; it must be in the input or in a file given with --secret"},
+		"no Secret of a pool":  {[]string{"-f", explainCluster, "--cluster", "prod", "--pool", "edge"}, 1, "Secret team-a/edge-proxy does not exist; create it or change annotation capi-proxy-patcher.io/secret of pool edge"},
 		"a broken network":     {[]string{"-f", broken + "/network.yaml", "--no-proxy", "a"}, 1, "Cluster c: spec.clusterNetwork.pods.cidrBlocks[0]: the text before the slash is not an address (bad-cidr)"},
 		"a broken annotation":  {[]string{"-f", broken + "/annotation.yaml"}, 1, "Cluster c: annotation capi-proxy-patcher.io/no-proxy-groups: "},
 		"an unquoted one":      {[]string{"-f", broken + "/unquoted.yaml"}, 1, "Cluster c: annotation capi-proxy-patcher.io/secret: the value is not a string (bad-metadata); put it in quotes"},

@@ -176,7 +176,7 @@ func TestRenderForManagement_GivesProvidersTheVariables(t *testing.T) {
 		"in the Deployments": {input: managed + "---\n" + otherProviders, url: "http://proxy.example.com:3128"},
 		"in a Secret of each namespace": {
 			input: withPassword + "---\n" + otherProviders, url: "http://u:%24%28HOME%29%27%25@proxy.example.com:3128",
-			args: []string{"--provider-namespace", strings.Join(namespaces, ",")},
+			args: []string{"--provider-namespace", strings.Join(namespaces, ",") + ",capx-system"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -165,6 +165,9 @@ func TestStatus_FailsOnStates(t *testing.T) {
 		{"-o", "xml"},
 		{"-A", "--namespace", "x"},
 		{"--watch", "--fail-on", "behind"},
+		{"--machines"},
+		{"--machines", "--cluster", "x", "--watch"},
+		{"--default-proxy-secret", "a/b"},
 	} {
 		if status, _, stderr := run(t, "", append([]string{"status"}, wrong...)...); status != 2 || stderr == "" {
 			t.Errorf("%q: exit status %d, %s", wrong, status, stderr)

@@ -33,6 +33,7 @@ func TestPlace_SaysWhere(t *testing.T) {
 		"annotation example.com/a of MachineDeployment md":                                 finding.Annotation("example.com/a").Of("MachineDeployment md"),
 		"label example.com/a":                                                              finding.Label("example.com/a"),
 		"spec.topology.workers.machineDeployments[md-0].variables.overrides[x].noProxy[1]": variable.Item("x").Child("noProxy").Index(1),
+		"DevCluster one, spec.hosts[2]":                                                    (finding.Place{Object: "DevCluster one", Kind: finding.InObject}).Child("spec", "hosts").Index(2),
 		fmt.Sprintf("key %q", rude):                                                        finding.Key(rude),
 	} {
 		if got := place.String(); got != want || (want == "") != place.IsZero() {

@@ -1,6 +1,7 @@
 package finding_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -25,5 +26,9 @@ func TestLinks_NameEachSectionOnce(t *testing.T) {
 	}
 	if got := finding.Links(); got != "" {
 		t.Errorf("got %q without names", got)
+	}
+	args := []any{found[1], 5, fmt.Errorf("reading: %w", found[:1])}
+	if got := finding.Links(finding.Among(args).Sections()...); got != page+"#settingsnotfound\n"+page+"#bad-cidr\n" {
+		t.Errorf("among arguments got\n%s", got)
 	}
 }

@@ -20,19 +20,26 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/preview"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
 )
 
 // command runs the command line against the API server, as its administrator.
 func command(t *testing.T, args ...string) string {
 	t.Helper()
+	return commandEnds(t, 0, args...)
+}
+
+// commandEnds runs the command line, and fails if it does not end with a status.
+func commandEnds(t *testing.T, want int, args ...string) string {
+	t.Helper()
 	var out, errs bytes.Buffer
 	if args[0] == "plan" || slices.Contains(args, "--machines") {
 		args = append(args, "--default-proxy-secret", defaultSecretNamespace+"/"+defaultSecretName)
 	}
 	if status := cli.Main(t.Context(), append(args, "--kubeconfig", shared.kubeconfig),
-		cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}); status != 0 {
-		t.Fatalf("%q: exit status %d: %s%s", args, status, out.String(), errs.String())
+		cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}); status != want {
+		t.Fatalf("%q: exit status %d, want %d: %s%s", args, status, want, out.String(), errs.String())
 	}
 	return out.String()
 }
@@ -139,6 +146,19 @@ func TestPlan_SaysWhatThenHappens(t *testing.T) {
 		t.Errorf("there is still something to do: %+v", again)
 	}
 
+	var machines struct {
+		Version int
+		Behind  []status.Group
+	}
+	args := []string{"status", "--namespace", ns, "--cluster", "one", "--machines"}
+	text := commandEnds(t, 3, append(args, "-o", "json", "--fail-on", "behind")...)
+	if err := json.Unmarshal([]byte(text), &machines); err != nil || machines.Version != 1 || len(machines.Behind) != 2 {
+		t.Errorf("%v, status of Machines: %s", err, text)
+	}
+	if text = command(t, args...); !strings.Contains(text, "one-cp-a") {
+		t.Errorf("status of Machines: %s", text)
+	}
+
 	secret := func(data string) string {
 		return "apiVersion: v1\nkind: Secret\nmetadata: {name: one-http-proxy, labels: {" + contract.LabelProxySecret + ": \"\"}}\n" +
 			"stringData: {" + data + "}\n"
@@ -150,7 +170,7 @@ func TestPlan_SaysWhatThenHappens(t *testing.T) {
 	if bad := c.plan(t, secret("username: node")); bad.After.Reason != contract.ReasonInvalidSettings || len(bad.Writes) > 0 {
 		t.Errorf("%+v, condition %s", bad.Writes, bad.After)
 	}
-	text := command(t, "plan", "--cluster", ns+"/one")
+	text = command(t, "plan", "--cluster", ns+"/one")
 	if !strings.Contains(text, "The controller writes:\n  none\n") || strings.Contains(text, "p1") {
 		t.Error(text)
 	}
