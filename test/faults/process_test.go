@@ -58,7 +58,8 @@ func run(t *testing.T, environment []string, args ...string) *process {
 		t: t, health: vocabulary.FreeAddress(t), diagnostics: vocabulary.FreeAddress(t), log: &logbuffer.Buffer{},
 		exited: make(chan struct{}),
 	}
-	args = append(args, "--health-addr", p.health, "--diagnostics-address", p.diagnostics, "-v", "2")
+	defaults := []string{args[0], "--health-addr", p.health, "--diagnostics-address", p.diagnostics, "-v", "2"}
+	args = append(defaults, args[1:]...)
 	p.cmd = exec.CommandContext(t.Context(), shared.Binary, args...)
 	p.cmd.Env = append(os.Environ(), environment...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
@@ -175,7 +176,7 @@ func (f *fleet) staysQuiet(flags ...string) {
 	}
 	time.Sleep(twoResyncs)
 	p.stop()
-	if writes := from.since(request.isWrite); len(writes) > 0 {
+	if writes := from.since(mgmt.Request.IsWrite); len(writes) > 0 {
 		f.t.Errorf("%d writes although there is nothing to do, the first of them %+v", len(writes), writes[0])
 	}
 }

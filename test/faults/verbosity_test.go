@@ -16,30 +16,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// mostVerbose starts a manager of a namespace at the highest log level that it takes.
-func mostVerbose(t *testing.T, ns string, flags ...string) *process {
-	t.Helper()
-	for level := 10; level >= 0; level-- {
-		p := launch(t, ns, append(flags, "-v", fmt.Sprint(level))...)
-		eventually(t, "start or end of the manager", func() string {
-			if !p.hasExited() && !strings.Contains(p.log.String(), "Starting workers") {
-				return "it does neither"
-			}
-			return ""
-		})
-		if !p.hasExited() {
-			t.Logf("the highest level is %d", level)
-			return p
-		}
-		if status := p.cmd.ProcessState.ExitCode(); status != 2 ||
-			!strings.Contains(p.log.String(), "use a level from 0 to 5") {
-			t.Fatalf("level %d: exit status %d: %s", level, status, p.log)
-		}
-	}
-	t.Fatal("no level is taken")
-	return nil
-}
-
 // core returns the part of a password that is the same when it is percent-encoded.
 func core(password string) string {
 	text, _, _ := strings.Cut(password, "%")
@@ -63,7 +39,7 @@ func TestVerbosity_ShowsNoPasswordAtTheHighestLevel(t *testing.T) {
 	const first, second, unlabelled = "zqFIRSTxk%@'", "zqSECONDxk%@'", "zqTHIRDxk%@'"
 	f.merge(f.proxySecret(""), fmt.Sprintf(`{"stringData":{"password":%q}}`, first))
 	_, flags := f.serveWebhooks("../../config/default")
-	p := mostVerbose(t, f.ns, append(flags, shortResync)...)
+	p := manager(t, f.ns, append(flags, shortResync, "-v", "5")...) // higher levels are refused: internal/cli
 	f.create(enabled)
 	f.eventuallyReports(contract.ReasonConfigured)
 	holds := func(password string) {
@@ -92,6 +68,9 @@ func TestVerbosity_ShowsNoPasswordAtTheHighestLevel(t *testing.T) {
 	p.stop()
 
 	log := p.log.String()
+	if !strings.Contains(log, "Starting reflector") {
+		t.Fatalf("the log has nothing of a level above 2:\n%s", log)
+	}
 	log += dumped(log)
 	for _, password := range []string{first, second, unlabelled} {
 		core := core(password)
