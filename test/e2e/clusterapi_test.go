@@ -13,6 +13,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
@@ -76,7 +77,7 @@ func TestClusterAPIUpgrade(t *testing.T) {
 		c.checkBoots(t, 1, want{proxy: proxyURL}, since(before))
 		c.staysCalm(t, grown)
 	}
-	created, err := w.cluster.Requests(func(r management.Request) bool {
+	created, err := w.cluster.Requests(func(r mgmt.Request) bool {
 		return r.ResponseStatus.Code == http.StatusCreated && r.ObjectRef.Resource == "machines" &&
 			r.ObjectRef.Namespace == classic.namespace &&
 			strings.Contains(r.UserAgent, "/"+w.cluster.ClusterAPI.Version+" ")

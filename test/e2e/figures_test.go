@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
 
 // steady is how long requests are counted when all is done.
@@ -53,7 +53,7 @@ func (f *figures) steadyState(ctx context.Context, w *world) error {
 		return ctx.Err()
 	case <-time.After(steady):
 	}
-	requests, err := w.cluster.Requests(func(r management.Request) bool {
+	requests, err := w.cluster.Requests(func(r mgmt.Request) bool {
 		return r.User.Username == w.product.User && r.Received.After(begin) && r.Verb != "watch" &&
 			r.ObjectRef.Resource != "leases"
 	})
@@ -67,7 +67,7 @@ func (f *figures) steadyState(ctx context.Context, w *world) error {
 // storm computes the cost and the duration for one of the Clusters that were applied at once.
 func (f *figures) storm(w *world) error {
 	const namespace = "storm"
-	requests, err := w.cluster.Requests(func(r management.Request) bool {
+	requests, err := w.cluster.Requests(func(r mgmt.Request) bool {
 		return r.ObjectRef.Namespace == namespace && r.IsWrite() && r.Succeeded()
 	})
 	if err != nil {

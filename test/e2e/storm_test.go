@@ -17,7 +17,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/infra"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
 
 // clusters is how many workload clusters are applied at once. make test-storm has a hundred.
@@ -141,7 +141,7 @@ func (s *storm) calm(t *testing.T) {
 // history is who wrote the objects that matter to the Machines of a cluster, and when.
 func (s *storm) history(t *testing.T, c *cluster) string {
 	t.Helper()
-	requests, err := s.world.cluster.Requests(func(r management.Request) bool {
+	requests, err := s.world.cluster.Requests(func(r mgmt.Request) bool {
 		return r.ObjectRef.Namespace == c.namespace && strings.HasPrefix(r.ObjectRef.Name, c.name) &&
 			r.ObjectRef.Resource != "events" &&
 			r.ObjectRef.Subresource == "" && r.IsWrite() && r.Succeeded()

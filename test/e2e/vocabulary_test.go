@@ -31,6 +31,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/infra"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
@@ -419,9 +420,9 @@ func (c *cluster) rewritten(t *testing.T, objects ...client.Object) map[string]i
 }
 
 // writes returns the requests that wrote bootstrap objects.
-func (c *cluster) writes(t *testing.T) []management.Request {
+func (c *cluster) writes(t *testing.T) []mgmt.Request {
 	t.Helper()
-	writes, err := c.world.cluster.Requests(func(r management.Request) bool {
+	writes, err := c.world.cluster.Requests(func(r mgmt.Request) bool {
 		return r.ObjectRef.Namespace == c.namespace && strings.HasPrefix(r.ObjectRef.Resource, "kubeadm") &&
 			r.ObjectRef.Subresource == "" && !slices.Contains([]string{"get", "list", "watch"}, r.Verb)
 	})
@@ -437,7 +438,7 @@ const slow = 2 * time.Second
 // missedWebhook reports whether the API server wrote one of the objects without the webhook, which was too slow.
 func (c *cluster) missedWebhook(t *testing.T, objects ...client.Object) bool {
 	t.Helper()
-	missed, err := c.world.cluster.Requests(func(r management.Request) bool {
+	missed, err := c.world.cluster.Requests(func(r mgmt.Request) bool {
 		return r.FailedOpen() && r.Answered.Sub(r.Received) >= slow && r.ObjectRef.Namespace == c.namespace &&
 			strings.HasPrefix(r.ObjectRef.Resource, "kubeadm") &&
 			slices.ContainsFunc(objects, func(o client.Object) bool { return r.ObjectRef.Name == o.GetName() })
@@ -475,7 +476,7 @@ func (r *running) add(cluster *management.Cluster) {
 	r.all = append(r.all, cluster)
 }
 
-// writes returns how much was written in all of them to a namespace; see management.Cluster.Writes.
+// writes returns how much was written in all of them to a namespace; see mgmt.AuditLog.Writes.
 func (r *running) writes(namespace string) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

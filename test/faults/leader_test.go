@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
 
 // lease returns the lease of the namespace, as far as it exists.
@@ -132,14 +133,14 @@ func TestLeader_IsKilledWhileASecretFansOut(t *testing.T) {
 	from := setMark(t, f.ns)
 	f.useProxy(otherProxyURL)
 	eventually(t, "progress of the leader", func() string {
-		if len(from.since(request.isOfSecret, request.done)) < size/3 {
+		if len(from.since(ofSecret, mgmt.Request.Succeeded)) < size/3 {
 			return "less than a third is written"
 		}
 		return ""
 	})
 	first.kill()
 	time.Sleep(time.Second) // what was in progress completes
-	done := len(from.since(request.isOfSecret, request.done))
+	done := len(from.since(ofSecret, mgmt.Request.Succeeded))
 	if done > size*2/3 {
 		t.Fatalf("%d of %d Secrets were written when the leader was killed: that was not the middle", done, size)
 	}
@@ -151,7 +152,7 @@ func TestLeader_IsKilledWhileASecretFansOut(t *testing.T) {
 		t.Errorf("%s still leads", now)
 	}
 	// Of a write that was under way when the leader was killed, the log may say that nobody took the answer.
-	writes, refused := len(from.since(request.isOfSecret, request.done)), len(from.since(request.isOfSecret, request.refused))
+	writes, refused := len(from.since(ofSecret, mgmt.Request.Succeeded)), len(from.since(ofSecret, refused))
 	if writes < size-inFlight || writes > size {
 		t.Errorf("%d writes of %d Secrets", writes, size)
 	}
@@ -159,7 +160,7 @@ func TestLeader_IsKilledWhileASecretFansOut(t *testing.T) {
 	if refused > size {
 		t.Errorf("%d writes of %d Secrets were refused", refused, size)
 	}
-	if others := len(from.since(request.isOfSecret)) - writes - refused; others > inFlight {
+	if others := len(from.since(ofSecret)) - writes - refused; others > inFlight {
 		t.Errorf("%d requests ended in another way", others)
 	}
 	t.Logf("%d refused", refused)

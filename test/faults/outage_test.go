@@ -3,6 +3,8 @@ package faults
 import (
 	"testing"
 	"time"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
 
 // TestAPIServer_StopsWhileClustersAreConfigured is not parallel to the others: they have the same API server.
@@ -15,7 +17,7 @@ func TestAPIServer_StopsWhileClustersAreConfigured(t *testing.T) {
 	start := setMark(t, f.ns)
 	f.label(`"true"`)
 	eventually(t, "progress of the manager", func() string {
-		if len(start.since(request.isOfSpec)) < size {
+		if len(start.since(ofSpec)) < size {
 			return "fewer objects than Clusters are patched"
 		}
 		return ""
@@ -24,7 +26,7 @@ func TestAPIServer_StopsWhileClustersAreConfigured(t *testing.T) {
 	if err := shared.Cluster.KillServer(); err != nil {
 		t.Fatal(err)
 	}
-	before := len(start.since(request.isOfSpec, request.done))
+	before := len(start.since(ofSpec, mgmt.Request.Succeeded))
 	if before >= 2*size {
 		t.Fatalf("all %d objects were patched before the API server stopped", before)
 	}
@@ -37,7 +39,7 @@ func TestAPIServer_StopsWhileClustersAreConfigured(t *testing.T) {
 	}
 	t.Logf("%d of %d objects were patched when the API server stopped", before, 2*size)
 	f.eventuallyHasProxy()
-	if writes := len(start.since(request.isOfSpec, request.done)); writes > 2*size {
+	if writes := len(start.since(ofSpec, mgmt.Request.Succeeded)); writes > 2*size {
 		t.Errorf("%d writes of %d objects", writes, 2*size)
 	}
 	p.stop()

@@ -31,7 +31,7 @@ var shared *world
 
 type world struct {
 	vocabulary.Product
-	audit *auditLog
+	audit *mgmt.AuditLog
 }
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			return 1, err
 		}
-		shared = &world{product, &auditLog{path: filepath.Join(dir, audit)}}
+		shared = &world{product, mgmt.NewAuditLog(filepath.Join(dir, audit))}
 		return m.Run(), nil
 	})
 }
@@ -76,5 +76,6 @@ func create(t *testing.T, objects ...client.Object) {
 // eventually fails if problem does not come to return "" while a manager writes anything, or a while later.
 func eventually(t *testing.T, what string, problem func() string) {
 	t.Helper()
-	wait.Rule{Still: patience, Poll: 250 * time.Millisecond, Moved: shared.audit.writes}.Until(t, what, problem)
+	writes := func() (int, error) { return shared.audit.Writes("") }
+	wait.Rule{Still: patience, Poll: 250 * time.Millisecond, Moved: writes}.Until(t, what, problem)
 }

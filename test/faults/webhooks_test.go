@@ -79,7 +79,7 @@ func (f *fleet) createAdmitted() {
 	from := setMark(f.t, f.ns)
 	f.create(enabled)
 	f.eventuallyHasProxy()
-	if writes := from.since(request.isOfSpec); len(writes) > 0 {
+	if writes := from.since(ofSpec); len(writes) > 0 {
 		f.t.Errorf("%d objects were admitted without the proxy, the first by %+v", len(writes), writes[0])
 	}
 }

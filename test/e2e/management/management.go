@@ -32,6 +32,27 @@ import (
 // featureGates are the same for all managers of Cluster API.
 const featureGates = "ClusterTopology=true,RuntimeSDK=true,MachinePool=true,KubeadmBootstrapFormatIgnition=true"
 
+// auditPolicy keeps what the product asks, and what anybody writes that matters to it. Bodies are never kept.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- level: Metadata
+  users: ["system:serviceaccount:capi-proxy-patcher-system:capi-proxy-patcher-manager"]
+- level: Metadata
+  verbs: [create, update, patch, delete]
+  resources:
+  - group: cluster.x-k8s.io
+    resources: [clusters, machines, machinedeployments, machinepools]
+  - group: bootstrap.cluster.x-k8s.io
+    resources: [kubeadmconfigtemplates, kubeadmconfigs]
+  - group: controlplane.cluster.x-k8s.io
+    resources: [kubeadmcontrolplanes]
+  - group: ""
+    resources: [secrets]
+- level: None
+`
+
 // Programs are the names of the programs that a cluster needs beside Cluster API, as hack/kube/build.sh builds them.
 func Programs() []string {
 	return []string{
@@ -69,8 +90,13 @@ type Options struct {
 	Progress func(string)
 }
 
+// auditLog is the name of the audit log in the folder of logs.
+const auditLog = "audit.log"
+
 // Cluster is a management cluster.
 type Cluster struct {
+	// AuditLog has all requests of the product, and writes of others to Clusters, Machines, pools, bootstrap objects and Secrets.
+	*mgmt.AuditLog
 	// Logs is the folder with the logs.
 	Logs string
 	// Kubeconfig is a file of the administrator's, for kubectl and clusterctl.
@@ -88,14 +114,13 @@ type Cluster struct {
 	admin     client.Client
 	processes []*Process
 	providers []*provider
-	counted   count
 	closers   []io.Closer
 }
 
 // Start starts a management cluster and returns when the managers of Cluster API are ready and their webhooks are
 // asked. Nothing is left running if it fails.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	c := &Cluster{Logs: o.Logs, root: o.Root, gates: strings.Trim(featureGates+","+o.FeatureGates, ",")}
+	c := &Cluster{AuditLog: mgmt.NewAuditLog(filepath.Join(o.Logs, auditLog)), Logs: o.Logs, root: o.Root, gates: strings.Trim(featureGates+","+o.FeatureGates, ",")}
 	if err := c.start(ctx, o); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
@@ -182,7 +207,7 @@ func (c *Cluster) startServer() error {
 		// Nobody takes the taint off that it puts on new Nodes.
 		Append("disable-admission-plugins", "TaintNodesByCondition").
 		Set("audit-policy-file", policy).
-		Set("audit-log-path", c.auditLog()).
+		Set("audit-log-path", filepath.Join(c.Logs, auditLog)).
 		Set("audit-log-maxsize", "2000")
 	if c.config, err = c.env.Start(); err != nil {
 		return fmt.Errorf("starting the management cluster: %w", err)
