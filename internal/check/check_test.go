@@ -3,14 +3,9 @@ package check_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +32,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -395,19 +391,10 @@ func TestPre_NamesTheMissingRight(t *testing.T) {
 func TestCertificates_AreVerified(t *testing.T) {
 	t.Parallel()
 	certificate := func(until time.Time) []byte {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		template := &x509.Certificate{
-			SerialNumber: big.NewInt(1), NotBefore: noon.Add(-time.Hour), NotAfter: until, DNSNames: []string{"w.sys.svc"},
-			IsCA: true, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		}
-		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+		return pki.Make(t, "w", func(c *x509.Certificate) {
+			c.NotBefore, c.NotAfter, c.DNSNames = noon.Add(-time.Hour), until, []string{"w.sys.svc"}
+			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+		}).PEM
 	}
 	good, soon, old := certificate(noon.AddDate(0, 2, 0)), certificate(noon.AddDate(0, 0, 3)), certificate(noon.Add(-time.Minute))
 	for name, test := range map[string]struct {

@@ -2,36 +2,19 @@ package cli
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 // certificate returns a certificate authority in PEM that ends at a time.
 func certificate(t *testing.T, end time.Time) string {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Example CA"},
-		NotBefore: end.Add(-48 * time.Hour), NotAfter: end,
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	return string(pki.Make(t, "Example CA", func(c *x509.Certificate) { c.NotBefore, c.NotAfter = end.Add(-48*time.Hour), end }).PEM)
 }
 
 func TestLint_ReadsTheClockForCertificates(t *testing.T) {

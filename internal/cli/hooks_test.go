@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/servingcert"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 // hookCertificate returns a folder with a certificate for servers.
 func hookCertificate(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
-	servingcert.Write(t, folder)
+	pki.Serve(t, folder)
 	return folder
 }
 

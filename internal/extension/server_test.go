@@ -19,7 +19,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/servingcert"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 // served is a running server of hooks.
@@ -37,9 +37,9 @@ func serve(t *testing.T, h *Handlers) served {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	certificate := servingcert.Write(t, folder)
+	certificate := pki.Serve(t, folder)
 	server, err := h.NewServer(listener, &tls.Config{
-		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12,
+		Certificates: []tls.Certificate{certificate.TLS()}, MinVersion: tls.VersionTLS12,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func serve(t *testing.T, h *Handlers) served {
 			t.Error(err)
 		}
 	})
-	config := &tls.Config{RootCAs: servingcert.Pool(certificate), MinVersion: tls.VersionTLS12}
+	config := &tls.Config{RootCAs: certificate.Pool(), MinVersion: tls.VersionTLS12}
 	s := served{
 		url: "https://" + listener.Addr().String(), catalog: runtimecatalog.New(),
 		client: &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}},

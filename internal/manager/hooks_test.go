@@ -10,15 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/servingcert"
 )
 
 // hookCertificate returns a folder with a certificate for servers.
 func hookCertificate(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
-	servingcert.Write(t, folder)
+	pki.Serve(t, folder)
 	return folder
 }
 

@@ -1,19 +1,13 @@
 package patch_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 // The command that Debian and Ubuntu ship, on folders of the test.
@@ -41,7 +35,7 @@ func withDebian(t *testing.T, folder string) {
 	n := newTree(t, "sh")
 	n.write("etc/os-release", "ID=debian\n")
 	n.write("etc/ca-certificates.conf", "distribution.crt\n")
-	distribution := newCA(t, "distribution")
+	distribution := string(pki.Make(t, "distribution").PEM)
 	n.write("usr/share/ca-certificates/distribution.crt", distribution)
 	n.write("etc/ssl/certs/README", "x")
 	if folder != "usr/local/share/ca-certificates" {
@@ -51,7 +45,7 @@ func withDebian(t *testing.T, folder string) {
 	--certsdir "$R/usr/share/ca-certificates" --localcertsdir "$R/usr/local/share/ca-certificates" \
 	--etccertsdir "$R/etc/ssl/certs" --hooksdir "$R/none" "$@"`)
 	n.env = append(n.env, "R="+n.root)
-	first, second := newCA(t, "first"), newCA(t, "second")
+	first, second := string(pki.Make(t, "first").PEM), string(pki.Make(t, "second").PEM)
 
 	for _, step := range []struct {
 		name, bundle string
@@ -90,25 +84,4 @@ func verifyByFolder(t *testing.T, n *tree, cert string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("openssl verify: %v\n%s", err, out)
 	}
-}
-
-func newCA(t *testing.T, name string) string {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(1),
-		Subject:               pkix.Name{CommonName: name},
-		NotBefore:             time.Unix(0, 0),
-		NotAfter:              time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
-		IsCA:                  true,
-		BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 // TestDecide_ConfiguresOnlyTrustWithoutAProxy covers all rooms: each gets the settings in its own way.
 func TestDecide_ConfiguresOnlyTrustWithoutAProxy(t *testing.T) {
 	t.Parallel()
-	settings, err := proxyconfig.Parse(map[string][]byte{"trustedCA": []byte(cabundle.Small(t))})
+	settings, err := proxyconfig.Parse(map[string][]byte{"trustedCA": []byte(pki.Text(t))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 // everything asks for every output.
@@ -219,7 +219,7 @@ func TestOf_GivesPodsOnlyWhereItWorks(t *testing.T) {
 		!strings.Contains(notes[0].Message, "no network of the nodes") {
 		t.Errorf("without a network of nodes: %v", notes)
 	}
-	in = input(t, map[string]string{"trustedCA": cabundle.Small(t)})
+	in = input(t, map[string]string{"trustedCA": pki.Text(t)})
 	in.NoProxy, in.HasNodeNetwork = "", false
 	if result := of(t, everything, in); len(result.Findings) > 0 || len(result.Annotations) > 0 {
 		t.Errorf("with certificates alone: %v, %v", result.Findings, result.Annotations)

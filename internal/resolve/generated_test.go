@@ -12,7 +12,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 func TestSecretData_FitsIntoASecret(t *testing.T) {
@@ -23,7 +23,7 @@ func TestSecretData_FitsIntoASecret(t *testing.T) {
 	}
 	resolved := func(size int) (resolve.Resolution, error) {
 		reader := &secrets{data: map[string]map[string]string{
-			"team/http-proxy": {"httpProxy": "http://u:s3cr@p:1", "trustedCA": cabundle.New(t, size), "noProxy": entries.String()},
+			"team/http-proxy": {"httpProxy": "http://u:s3cr@p:1", "trustedCA": pki.Bundle(t, size), "noProxy": entries.String()},
 		}}
 		return resolve.Resolver{Secrets: reader}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one"},
 			intent.Options{}, "")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 // TestParsed_GivesEveryClusterItsOwnSecret has Clusters with different Secrets, one of which cannot be used, take turns.
@@ -45,7 +45,7 @@ func TestParsed_GivesEveryClusterItsOwnSecret(t *testing.T) {
 //nolint:paralleltest // allocations are those of the program
 func TestParsed_ParsesCertificatesOfManyClustersOnce(t *testing.T) {
 	with := proxy("one")
-	with["trustedCA"] = cabundle.New(t, 200_000) // some eight
+	with["trustedCA"] = pki.Bundle(t, 200_000) // some eight
 	reader := &secrets{data: map[string]map[string]string{"system/default": with}}
 	resolver := resolve.Resolver{
 		Secrets: reader, Parsed: &resolve.Parsed{}, Default: resolve.Installation{

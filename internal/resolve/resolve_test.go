@@ -19,7 +19,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 // secrets are those of a test, by namespace/name; reads records which were asked for.
@@ -299,7 +299,7 @@ func TestResolve_OfCertificatesAloneNeedsNothingOfTheNetwork(t *testing.T) {
 		complete bool
 		note     string
 	}{
-		"certificates": {map[string]string{"trustedCA": cabundle.Small(t)}, true, "Secret team/http-proxy has only key trustedCA"},
+		"certificates": {map[string]string{"trustedCA": pki.Text(t)}, true, "Secret team/http-proxy has only key trustedCA"},
 		"a proxy":      {proxy("x"), false, ""},
 	} {
 		reader := &secrets{data: map[string]map[string]string{"team/http-proxy": test.data}}

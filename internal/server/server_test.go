@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/servingcert"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 // served is a running server.
@@ -49,7 +49,7 @@ func serveFor(t *testing.T, client, limit time.Duration, keepAlive bool, handler
 		t.Fatal(err)
 	}
 	config := &tls.Config{
-		Certificates: []tls.Certificate{servingcert.Write(t, t.TempDir())}, MinVersion: tls.VersionTLS12,
+		Certificates: []tls.Certificate{pki.Serve(t, t.TempDir()).TLS()}, MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2", "http/1.1"},
 	}
 	server := New(Options{
@@ -258,6 +258,19 @@ func TestServer_EndsSlowClients(t *testing.T) {
 				closed(t, c)
 			}
 		})
+	}
+}
+
+func TestServer_LimitsConnections(t *testing.T) {
+	t.Parallel()
+	s := serve(t, time.Minute, echo)
+	for range connections {
+		s.open("")
+	}
+	dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: 300 * time.Millisecond}, Config: s.config}
+	if c, err := dialer.DialContext(t.Context(), "tcp", s.address); err == nil {
+		_ = c.Close()
+		t.Error("one connection more is served")
 	}
 }
 

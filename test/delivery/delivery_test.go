@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
@@ -112,7 +112,7 @@ func TestOutputs_ReachTheWorkloadCluster(t *testing.T) {
 	ns, stop := start(t)
 	workload := vocabulary.StartCluster(t, mgmt.Options{Workload: true})
 	c := newPublisher(t, ns, "prod", "pods,trust=proxy-system,kapp-controller=proxy-system",
-		map[string]string{"httpProxy": proxyURL, "trustedCA": cabundle.Small(t), "noProxy": "192.168.0.0/16"})
+		map[string]string{"httpProxy": proxyURL, "trustedCA": pki.Text(t), "noProxy": "192.168.0.0/16"})
 	c.Runs("v1.35.4")
 	c.Eventually(contract.ReasonKubernetesTooOld, "the control plane runs Kubernetes v1.35.4", "the workload cluster does not answer")
 	remote := c.connect(workload)

@@ -21,9 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/nodedata"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/realsystemd"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
@@ -31,7 +31,7 @@ import (
 // trusting adds a bundle of certificates to the manifest of a proxy Secret.
 func trusting(t *testing.T, secret string) string {
 	t.Helper()
-	return strings.TrimSuffix(secret, "}}") + fmt.Sprintf(", trustedCA: %q}}", cabundle.Small(t))
+	return strings.TrimSuffix(secret, "}}") + fmt.Sprintf(", trustedCA: %q}}", pki.Text(t))
 }
 
 // asking edits a manifest to one of a Cluster with more annotations.
@@ -160,7 +160,11 @@ func (r *repository) move(t *testing.T, target *repository, f *fleet) {
 	target.scaleManager(t, 2)
 	c.waitPublished(t, contract.ReasonPublished)
 	for moved, machines := range f.machines {
-		f.machines[moved] = moved.waitRunning(t, len(machines))
+		now := moved.waitRunning(t, len(machines)) // with other UIDs
+		if diff := cmp.Diff(sorted(machines), sorted(now)); diff != "" {
+			t.Errorf("Machines of Cluster %s (-before +after the move):\n%s", moved.name, diff)
+		}
+		f.machines[moved] = now
 		moved.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 	}
 	f.staysCalm(t)

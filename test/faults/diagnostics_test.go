@@ -17,7 +17,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/servingcert"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
@@ -134,7 +134,7 @@ func TestDiagnostics_AreForWhomRBACAllowsThem(t *testing.T) {
 		}
 	}
 	folder := t.TempDir()
-	servingcert.Write(t, folder)
+	pki.Serve(t, folder)
 	_, port, _ := net.SplitHostPort(vocabulary.FreeAddress(t))
 	p = command(t, "hooks", "--kubeconfig", kubeconfigOf(t, mgmt.SystemNamespace, "capi-proxy-patcher-hooks"),
 		"--bind-address", "127.0.0.1", "--port", port, "--cert-dir", folder)

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 	appsv1 "k8s.io/api/apps/v1"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/servingcert"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
@@ -47,7 +47,7 @@ func newTarget(t *testing.T, deployment, prefix string, args ...string) *target 
 	folder := t.TempDir()
 	p := &target{
 		address: vocabulary.FreeAddress(t),
-		client:  &tls.Config{RootCAs: servingcert.Pool(servingcert.Write(t, folder)), MinVersion: tls.VersionTLS12},
+		client:  &tls.Config{RootCAs: pki.Serve(t, folder).Pool(), MinVersion: tls.VersionTLS12},
 		limit:   container.Resources.Limits.Memory().Value(),
 	}
 	host, port, _ := net.SplitHostPort(p.address)

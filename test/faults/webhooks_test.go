@@ -131,3 +131,18 @@ func TestWebhooks_RefuseWritesWhileDownIfConfigured(t *testing.T) {
 		}
 	}
 }
+
+// TestWebhooks_LetWritesThroughWhileDown has the controller configure what config/default has admitted without the proxy.
+func TestWebhooks_LetWritesThroughWhileDown(t *testing.T) {
+	f := newFleet(t, 2)
+	t.Parallel()
+	f.serveWebhooks("../../config/default")
+	p := manager(t, f.ns, noResync)
+	from := setMark(t, f.ns)
+	f.create(enabled)
+	f.eventuallyHasProxy()
+	p.stop()
+	if writes := from.since(ofSpec, mgmt.Request.Succeeded); len(writes) != 4 || len(from.since(ofSpec, mgmt.Request.FailedOpen)) != 4 {
+		t.Errorf("writes %+v, want 4 without the webhooks", writes)
+	}
+}

@@ -22,7 +22,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
@@ -119,15 +119,15 @@ func variants(t *testing.T) map[string]func(manifests) {
 		"user in both":       proxy(map[string]any{"httpProxy": "http://a:b@proxy.example.com:3128", "username": "c"}),
 		"unknown key":        proxy(map[string]any{"httpProxy": url, "noproxy": "a"}),
 		"bad URL":            proxy(map[string]any{"httpProxy": "proxy.example.com:3128:1"}),
-		"certificates alone": proxy(map[string]any{"trustedCA": cabundle.Small(t)}),
-		"long certificates":  proxy(map[string]any{"httpProxy": url, "trustedCA": cabundle.New(t, 300_000)}),
+		"certificates alone": proxy(map[string]any{"trustedCA": pki.Text(t)}),
+		"long certificates":  proxy(map[string]any{"httpProxy": url, "trustedCA": pki.Bundle(t, 300_000)}),
 		"bad certificates":   proxy(map[string]any{"httpProxy": url, "trustedCA": "-----BEGIN CERTIFICATE-----\n"}),
 		"entries":            proxy(map[string]any{"httpProxy": url, "noProxy": ".corp.example.com, 10.1.0.0/16\n*.x.example, [fd00::1]"}),
 		"bad entries":        proxy(map[string]any{"httpProxy": url, "noProxy": "http://a, b/c"}),
 		"published": func(all manifests) {
 			annotate("Cluster", contract.AnnotationPublish,
 				"env, values=a.b, values=c, annotations, giantswarm, pods, trust=cert-manager, kapp-controller")(all)
-			proxy(map[string]any{"httpProxy": url, "trustedCA": cabundle.Small(t)})(all)
+			proxy(map[string]any{"httpProxy": url, "trustedCA": pki.Text(t)})(all)
 			set("Cluster", map[string]any{"host": "192.0.2.7", "port": int64(6443)}, "spec", "controlPlaneEndpoint")(all)
 		},
 		"Secrets of other names": func(all manifests) { all.each("Secret", rename) },

@@ -24,7 +24,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 // topologyOf is the topology of Cluster one, which is enabled and has pool workers with MachineDeployment md.
@@ -102,7 +102,7 @@ func TestInspect_FindsHowAnObjectDiffers(t *testing.T) {
 	first := all
 	first.PreKubeadmCommands = append([]string{"echo user"}, all.PreKubeadmCommands...)
 	const frozenNow = "disabled@v1.30.0"
-	certificates, err := proxyconfig.Parse(map[string][]byte{contract.KeyTrustedCA: []byte(cabundle.Small(t))})
+	certificates, err := proxyconfig.Parse(map[string][]byte{contract.KeyTrustedCA: []byte(pki.Text(t))})
 	if err != nil {
 		t.Fatal(err)
 	}

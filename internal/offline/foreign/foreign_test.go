@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/foreign"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/tables"
 )
 
@@ -22,7 +22,7 @@ func encoded(text string) string { return base64.StdEncoding.EncodeToString([]by
 
 func TestRead_TakesEveryForm(t *testing.T) {
 	t.Parallel()
-	ca, other := cabundle.Small(t), cabundle.Small(t)
+	ca, other := pki.Text(t), pki.Text(t)
 	type data = map[string]string
 	plain := data{"httpProxy": "http://p.example.com:1", "httpsProxy": "https://p.example.com:2", "noProxy": "a.example.com,10.0.0.0/8"}
 	withCA := data{"trustedCA": ca}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 func TestRender_CertificatesAloneAreAllThatNodesGet(t *testing.T) {
@@ -30,7 +30,7 @@ spec:
     - echo done
 `
 	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: ns}\nstringData:\n  trustedCA: |\n    " +
-		strings.ReplaceAll(cabundle.Small(t), "\n", "\n    ") + "\n"
+		strings.ReplaceAll(pki.Text(t), "\n", "\n    ") + "\n"
 	result := run(t, render.Options{
 		Inputs:         []clusters.Input{{Name: "-", Data: []byte(cluster)}},
 		Secrets:        []clusters.Input{{Name: "s", Data: []byte(secret)}},
@@ -38,7 +38,7 @@ spec:
 	})
 	output := string(result.Output)
 	for _, absent := range []string{
-		"path: /etc/capi-proxy-patcher/proxy.env", "path: /etc/systemd", "- export ",
+		"path: /etc/capi-proxy-patcher/proxy.env", "path: /etc/systemd", "setup.sh export",
 		"setup.sh unset", "setup.sh daemon-reload ||",
 	} {
 		if strings.Contains(output, absent) {

@@ -12,7 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 // cluster gives a LocalCluster its endpoint.
@@ -69,7 +69,7 @@ func (p *Provider) externalEtcd(ctx context.Context, cluster *clusterv1.Cluster)
 	if err == nil || client.IgnoreNotFound(err) != nil {
 		return err
 	}
-	authority, err := management.NewAuthority("etcd")
+	authority, err := pki.New("etcd")
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -27,7 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 // endpointPort is the port of every control-plane endpoint; their addresses differ.
@@ -123,7 +122,7 @@ func (i *identity) config(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	if err := i.secrets.Get(hello.Context(), key, secret); err != nil {
 		return nil, fmt.Errorf("reading authority of workload cluster %s: %w", i.cluster, err)
 	}
-	authority, err := management.ParseAuthority(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	authority, err := pki.Parse(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
 		return nil, err
 	}
@@ -135,8 +134,7 @@ func (i *identity) config(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("issuing certificate of workload cluster %s: %w", i.cluster, err)
 	}
-	clients := x509.NewCertPool()
-	clients.AppendCertsFromPEM(authority.PEM)
+	clients := authority.Pool()
 	i.current = &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"},
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
 )
 
@@ -102,7 +103,7 @@ type Cluster struct {
 	// Kubeconfig is a file of the administrator's, for kubectl and clusterctl.
 	Kubeconfig string
 	// Authority has issued the certificates of all webhooks.
-	Authority *Authority
+	Authority *pki.Authority
 	// ClusterAPI is the version of Cluster API that runs.
 	ClusterAPI ClusterAPI
 
@@ -135,10 +136,14 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	if c.dir, err = os.MkdirTemp("", "capi-proxy-patcher-e2e-"); err != nil {
 		return fmt.Errorf("starting the management cluster: %w", err)
 	}
-	if c.Authority, err = NewAuthority("webhooks"); err != nil {
+	if c.Authority, err = pki.New("webhooks"); err != nil {
 		return err
 	}
-	if err := c.Authority.writeServing(c.certificates()); err != nil {
+	certificate, key, err := c.Authority.Issue("server", "127.0.0.1", "localhost")
+	if err == nil {
+		err = errors.Join(os.MkdirAll(c.certificates(), 0o700), pki.WritePair(c.certificates(), certificate, key))
+	}
+	if err != nil {
 		return fmt.Errorf("writing certificates: %w", err)
 	}
 	o.Progress("starting etcd and kube-apiserver")

@@ -13,6 +13,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/machine"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/rootfs"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 const (
@@ -51,7 +52,7 @@ type suite struct {
 	lab        *lab.Lab
 	management *management
 	report     *report.Report
-	authority  *lab.Authority // of the registry
+	authority  *pki.Authority // of the registry
 }
 
 // secrets are the proxy Secrets of the Cluster and of its pool, which trust the registry.
@@ -85,7 +86,7 @@ func TestKubernetes(t *testing.T) {
 	}) || s.capi == "" {
 		return
 	}
-	s.authority = lab.NewAuthority(t, "registry CA")
+	s.authority = pki.Make(t, "registry CA")
 	s.lab = lab.Start(t, lab.Config{
 		Squid: s.squid, Registry: s.registry, Authority: s.authority,
 		Names: []string{registryHost, mirrorHost}, Images: images(t, s.image),

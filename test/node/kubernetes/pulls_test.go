@@ -12,6 +12,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/lab"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 // pull is a machine that does no more than pull one image where kubeadm would run.
@@ -32,7 +33,7 @@ type pull struct {
 // pulls has machines pull, each with other settings.
 func (s *suite) pulls(t *testing.T) {
 	t.Helper()
-	intercepting := lab.NewAuthority(t, "proxy CA")
+	intercepting := pki.Make(t, "proxy CA")
 	s.lab.StartProxy(t, lab.Proxy{
 		Name: "intercepting", Port: 3130, Username: username, Password: password,
 		Intercept: intercepting,
@@ -141,7 +142,7 @@ func (s *suite) pulling(t *testing.T, p pull) node {
 
 // proxies are the names of all that were ever started.
 func (s *suite) proxies() []string {
-	return []string{"main", "pool", "intercepting", "next", openProxy}
+	return []string{"main", "pool", "intercepting", "next", openProxy, staticProxy, rotatingProxy}
 }
 
 // withoutNoProxy shows that a request into the cluster would be seen: a log without one is no accident.

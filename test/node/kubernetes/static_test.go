@@ -182,7 +182,7 @@ webhooks:
 // askService has kube-apiserver of the first node ask service on the worker.
 func (s *suite) askService(t *testing.T, first, worker node) {
 	t.Helper()
-	certificate, key := s.authority.Issue(t, "service.default.svc")
+	certificate, key := s.authority.IssueFor(t, "service.default.svc")
 	encode := base64.StdEncoding.EncodeToString
 	first.apply(t, strings.NewReplacer("CERTIFICATE", encode(certificate), "KEY", encode(key),
 		"AUTHORITY", encode(s.authority.PEM), "NODE", worker.host).Replace(service))

@@ -25,6 +25,7 @@ import (
 	"testing"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/machine"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 //go:embed lab.sh
@@ -67,7 +68,7 @@ type Config struct {
 	// Images are what the registry has, under all of Names.
 	Images []Image
 	// Authority signs the registry's certificate.
-	Authority *Authority
+	Authority *pki.Authority
 }
 
 // Lab is a running network.
@@ -155,7 +156,7 @@ func (l *Lab) addRegistry(t *testing.T, config Config) {
 	t.Helper()
 	images, err := json.Marshal(config.Images)
 	must(t, err)
-	certificate, key := config.Authority.Issue(t, append([]string{Outside}, config.Names...)...)
+	certificate, key := config.Authority.IssueFor(t, append([]string{Outside}, config.Names...)...)
 	for name, content := range map[string][]byte{
 		"kind": []byte("registry"), "port": []byte(strconv.Itoa(registryPort)),
 		"images.json": images, "server.pem": certificate, "server.key": key,
@@ -182,7 +183,7 @@ type Proxy struct {
 	Username, Password string
 	// Intercept makes it read TLS with certificates of its own, signed by
 	// this authority, if set.
-	Intercept *Authority
+	Intercept *pki.Authority
 }
 
 // StartProxy starts a proxy and returns when it accepts connections.
@@ -197,7 +198,7 @@ func (l *Lab) StartProxy(t *testing.T, p Proxy) {
 		files["passwd"] = []byte(p.Username + ":" + l.hash(t, p.Password) + "\n")
 	}
 	if p.Intercept != nil {
-		files["ca.pem"] = slices.Concat(p.Intercept.PEM, p.Intercept.keyPEM(t))
+		files["ca.pem"] = slices.Concat(p.Intercept.PEM, p.Intercept.Key())
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		l.write(t, filepath.Join(p.Name, name), files[name])
