@@ -132,11 +132,12 @@ stringData: {HTTP_PROXY: "http://proxy.example.com:3128"}
 // used.
 func TestLint_PrintsTheSARIFThatCodeReviewToolsNeed(t *testing.T) {
 	t.Parallel()
-	dir := folder(t, map[string]string{"with blank.yaml": secretManifest + "  # \n" +
+	dir := folder(t, map[string]string{"warned, with blank.yaml": strings.Replace(secretManifest, ":3128", "", 1), "with blank.yaml": secretManifest + "  # \n" +
 		strings.Replace("---\n"+secretManifest, "http-proxy", "b", 1)})
 	for name, args := range map[string][]string{
 		"findings":   {"-f", lintInput},
 		"nothing":    {"-f", dir + "/with blank.yaml"},
+		"a warning":  {"-f", dir + "/warned, with blank.yaml"},
 		"a relative": {"-f", lintInput, "-f", dir + "/with blank.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,6 +181,9 @@ func TestLint_PrintsTheSARIFThatCodeReviewToolsNeed(t *testing.T) {
 			if log.Version != "2.1.0" || len(log.Runs) != 1 || log.Runs[0].Tool.Driver.Name != "capi-proxy-patcher" ||
 				log.Runs[0].Results == nil || log.Runs[0].Tool.Driver.Rules == nil {
 				t.Fatalf("%+v", log)
+			}
+			if results := len(log.Runs[0].Results); (results > 0) != (name != "nothing") {
+				t.Errorf("%d results", results)
 			}
 			for _, r := range log.Runs[0].Results {
 				if log.Runs[0].Tool.Driver.Rules[r.RuleIndex].ID != r.RuleID || r.Message.Text == "" || len(r.Locations) != 1 {

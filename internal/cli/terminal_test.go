@@ -32,12 +32,10 @@ stringData: {httpProxy: "http://p:1", "key@": a, noProxy: "a@,b"}
 			{"lint", "-f", "-", "-o", "json"},
 			{"lint", "-f", "-", "-o", "sarif"},
 			{"render", "-f", "-"},
-			{"render", "-f", "-", "-o", "diff"},
 			{"explain", "-f", "-"},
-			{"explain", "-f", "-", "-o", "json"},
 			{"secret", "--from", "-"},
 			{"plan", "\u202e\x1b[2J"},
-			{"status", "\x1b[2J"},
+			{"status", "a", "\x1b[2J"},
 			{"\x1b[2J\r\xff"},
 		} {
 			_, stdout, stderr := run(t, manifests, args...)
@@ -48,6 +46,34 @@ stringData: {httpProxy: "http://p:1", "key@": a, noProxy: "a@,b"}
 				t.Errorf("%s, %v: byte %d of %q", name, args, i, stdout+stderr)
 			}
 			if strings.Contains(strings.Join(args, " "), "json") && stdout != "" && !json.Valid([]byte(stdout)) {
+				t.Errorf("%s, %v: no JSON: %s", name, args, stdout)
+			}
+		}
+		// Commands that refuse nothing print more than the first error.
+		accepted := strings.ReplaceAll(`apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: "c@", namespace: "n@", labels: {capi-proxy-patcher.io/enabled: "true"}, annotations: {"capi-proxy-patcher.io/@": a}}
+spec: {controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: "k@"}}
+---
+apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+kind: KubeadmControlPlane
+metadata: {name: "k@", namespace: "n@"}
+spec: {kubeadmConfigSpec: {preKubeadmCommands: ["export HTTP_PROXY=@"]}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: "http-proxy", namespace: "n@", labels: {capi-proxy-patcher.io/proxy: ""}}
+stringData: {httpProxy: "http://p:1", noProxy: "b"}
+`, "@", mark)
+		for _, args := range [][]string{{"render", "-f", "-", "-o", "diff"}, {"explain", "-f", "-"}, {"explain", "-f", "-", "-o", "json"}} {
+			status, stdout, stderr := run(t, accepted, args...)
+			if status != 0 || stdout == "" {
+				t.Errorf("%s, %v: exit status %d: %s", name, args, status, stderr)
+			}
+			if i := strings.IndexFunc(stdout+stderr, obeyed); i >= 0 {
+				t.Errorf("%s, %v: byte %d of %q", name, args, i, stdout+stderr)
+			}
+			if args[len(args)-1] == "json" && !json.Valid([]byte(stdout)) {
 				t.Errorf("%s, %v: no JSON: %s", name, args, stdout)
 			}
 		}

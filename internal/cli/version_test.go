@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -20,7 +21,7 @@ func TestVersion_IsTextOrJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil || status != 0 {
 		t.Fatalf("exit status %d, output %q, standard error %q: %v", status, stdout, stderr, err)
 	}
-	if got["goVersion"] != runtime.Version() || got["outputVersion"] != float64(patch.OutputVersion) || got["version"] == "" {
+	if got["goVersion"] != runtime.Version() || got["outputVersion"] != float64(patch.OutputVersion) || got["version"] != contract.CurrentBuild().Version {
 		t.Errorf("output %v", got)
 	}
 	if status, _, stderr := run(t, "", "version", "-o", "yaml"); status != 2 || !strings.Contains(stderr, `unknown output "yaml"`) {

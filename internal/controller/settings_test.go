@@ -82,10 +82,11 @@ func TestValues_OfAPoolAreThoseOfItsSecret(t *testing.T) {
 		case len(counted) != 1 || counted[0] != test.reason:
 			t.Errorf("%s: lookups %v", name, counted)
 		}
-		if found := test.reason == contract.ReasonSettingsNotFound; (len(out.Findings) > 0 && out.Findings[0].Reason == test.reason) != found {
+		if found := test.reason == contract.ReasonSettingsNotFound; len(out.Findings) > 1 || (len(out.Findings) == 1) != found ||
+			found && out.Findings[0].Reason != test.reason {
 			t.Errorf("%s: findings %+v", name, out.Findings)
 		}
-		if test.secret != "" && (values.Resolution == nil || values.Resolution.Secret.Name.String() != test.secret) {
+		if (values.Resolution != nil) != (test.secret != "") || test.secret != "" && values.Resolution.Secret.Name.String() != test.secret {
 			t.Errorf("%s: %+v", name, values.Resolution)
 		}
 	}

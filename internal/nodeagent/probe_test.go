@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent"
@@ -127,14 +128,19 @@ func TestProbe_IsBounded(t *testing.T) {
 	t.Parallel()
 	f := newFolders(t)
 	f.put(contract.PathProxyEnv, proxyEnv(t, "http://127.0.0.1:1"), 0o600)
-	long := "https://" + strings.Repeat("a.", 4000) + "example.com/\x1b[31m"
+	long := "https://" + strings.Repeat("a.", 4000) + "example.com/"
 	answers, err := nodeagent.Probe(t.Context(), nodeagent.ProbeOptions{
-		Root: f.Root, Endpoints: slices.Repeat([]string{long}, 100), APIServer: long, DNSName: long,
+		Root: f.Root, Endpoints: append([]string{long + "\x1b[31m"}, slices.Repeat([]string{long}, 100)...), APIServer: long, DNSName: long,
 		Nodes: slices.Repeat([]string{"2001:db8:1111:2222:3333:4444:5555:6666"}, 100),
 	})
 	must(t, err)
+	for _, answer := range answers { // JSON would hide it
+		if strings.ContainsFunc(answer.Message, unicode.IsControl) {
+			t.Errorf("%q", answer.Message)
+		}
+	}
 	text, err := json.Marshal(answers)
-	if err != nil || len(text) > 4096 || strings.Contains(string(text), "\x1b") {
+	if err != nil || len(text) > 4096 || !strings.Contains(string(text), "a.a.a.") {
 		t.Errorf("%d bytes, %v: %q", len(text), err, text)
 	}
 }

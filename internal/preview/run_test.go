@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -110,6 +111,12 @@ func (s *server) funcs() interceptor.Funcs {
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
 			return s.of(ctx, c, o, (&client.PatchOptions{}).ApplyOptions(options).DryRun).Patch(ctx, o, p)
 		},
+		SubResourceApply: func(ctx context.Context, c client.Client, name string, o runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
+			if dryRun := (&client.SubResourceApplyOptions{}).ApplyOpts(options).DryRun; !slices.Equal(dryRun, []string{metav1.DryRunAll}) {
+				s.t.Errorf("a write of %s is no dry run", name)
+			}
+			return c.SubResource(name).Apply(ctx, o, options...)
+		},
 	}
 }
 
@@ -156,7 +163,7 @@ func TestRun_SaysWhatAChangeDoes(t *testing.T) {
 		label   = `labels: {capi-proxy-patcher.io/enabled: "true"}`
 		rollout = ", annotations: {capi-proxy-patcher.io/rollout: "
 		static  = rollout + "InPlace, capi-proxy-patcher.io/targets: 'containerd,static-pods'}}}"
-		secret  = `{apiVersion: v1, kind: Secret, metadata: {name: one-http-proxy, labels: {capi-proxy-patcher.io/proxy-secret: ""}}, stringData: {httpProxy: "http://next:1"}}`
+		secret  = `{apiVersion: v1, kind: Secret, metadata: {name: one-http-proxy, labels: {capi-proxy-patcher.io/proxy: ""}}, stringData: {httpProxy: "http://next:1"}}`
 		objects = "create Secret one-proxy-files, spec true\n"
 		pools   = "patch KubeadmConfigTemplate one-md, spec true\npatch KubeadmConfig one-mp, spec true\n"
 		nodes   = "in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 5 added, 0 replaced, [containerd kubelet]\n" +

@@ -80,6 +80,9 @@ func TestReadEnvironment_SaysWhatSystemdDoes(t *testing.T) {
 				want, has = "", false
 			}
 			started := realsystemd.Start(t, "kubelet", files)
+			if !started.Started {
+				t.Fatal(started.Log)
+			}
 			got, set := started.Environ["V"]
 			if got != want || set != has {
 				t.Errorf("the service has %q %t, want %q %t; log:\n%s", got, set, want, has, started.Log)

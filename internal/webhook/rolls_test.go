@@ -33,7 +33,7 @@ func TestAdmission_DecidesAWriteThatRollsByTheLabelOfNow(t *testing.T) {
 		"the label was set a moment ago":     {before, clusterNamed("one", true), runningControlPlane(true, "3"), runningControlPlane(false, "3"), true, true},
 		"the label was removed a moment ago": {clusterNamed("one", true), before, runningControlPlane(false, "3"), runningControlPlane(true, "3"), false, true},
 		"the write does not roll":            {before, clusterNamed("one", true), runningControlPlane(true, "3"), runningControlPlane(true, "5"), false, false},
-		"the API server does not answer":     {clusterNamed("one", true), nil, runningControlPlane(true, "3"), runningControlPlane(false, "3"), true, true},
+		"the API server does not have it":    {clusterNamed("one", true), nil, runningControlPlane(true, "3"), runningControlPlane(false, "3"), true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

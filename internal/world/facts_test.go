@@ -3,6 +3,7 @@ package world_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -116,12 +117,16 @@ func TestInfrastructureClusters_AreReadFromTheGeneratedSecretAfterAStart(t *test
 		want        string
 		asked       int
 	}{
-		"what an earlier process has read":      {true, "a", "one", "", "kept", 0},
-		"read before it was provisioned":        {false, "a", "one", "", "live", 1},
-		"of another object":                     {true, "b", "one", "", "live", 1},
-		"the Secret of another Cluster":         {true, "a", "two", "", "live", 1},
-		"what somebody has written there":       {true, "a", "one", "{", "live", 1},
-		"more than an object ever tells, twice": {true, "a", "one", `{"kind":"VSphereCluster","entries":{}}`, "live", 1},
+		"what an earlier process has read": {true, "a", "one", "", "kept", 0},
+		"read before it was provisioned":   {false, "a", "one", "", "live", 1},
+		"of another object":                {true, "b", "one", "", "live", 1},
+		"the Secret of another Cluster":    {true, "a", "two", "", "live", 1},
+		"what somebody has written there":  {true, "a", "one", "{", "live", 1},
+		"what is no list":                  {true, "a", "one", `{"kind":"VSphereCluster","entries":{}}`, "live", 1},
+		"more than an object ever tells": {
+			true, "a", "one", `{"group":"` + providers + `","kind":"VSphereCluster","name":"a","provisioned":true,"entries":[` +
+				strings.Repeat(`{"text":"x"},`, 64) + `{"text":"x"}]}`, "live", 1,
+		},
 	} {
 		memory := infrastructure.Memory{Group: providers, Kind: "VSphereCluster", Name: test.object, Provisioned: test.provisioned}
 		memory.Facts = infrastructure.Read("VSphereCluster", test.object, map[string]any{"spec": map[string]any{"server": "kept"}})

@@ -32,6 +32,8 @@ type want struct {
 	setupMode string
 	// nextScript is set for a Machine that has to have the setup script of the next product.
 	nextScript bool
+	// trusted is set for a Machine whose proxy Secret has certificates.
+	trusted bool
 }
 
 // checkBoots checks the boots of the cluster that select reports true for, of which there have to be count.
@@ -173,10 +175,7 @@ func (c *cluster) recipe(t *testing.T, node nodedata.Node, b infra.Boot, w want)
 	}
 	// What a file was made of is what the Machine booted with, not what the Secret holds by now.
 	secret := map[string][]byte{}
-	for key, path := range map[string]string{
-		contract.KeyProxyEnv:        contract.PathProxyEnv,
-		contract.KeyTrustedCABundle: contract.PathTrustedCA, contract.KeySetup: contract.PathSetup,
-	} {
+	for key, path := range generatedFiles() {
 		f, ok := node.File(path)
 		if !ok {
 			return patch.Recipe{}, nil, fmt.Errorf("%s is not written", path)
@@ -187,10 +186,21 @@ func (c *cluster) recipe(t *testing.T, node nodedata.Node, b infra.Boot, w want)
 		(w.nextScript || script != patch.Setup()) {
 		return patch.Recipe{}, nil, fmt.Errorf("the script is %q", script)
 	}
+	if bundle := string(secret[contract.KeyTrustedCABundle]); strings.Contains(bundle, "BEGIN CERTIFICATE") != w.trusted {
+		return patch.Recipe{}, nil, fmt.Errorf("has certificates: %t, want %t: %q", !w.trusted, w.trusted, bundle)
+	}
 	recipe, err := patch.NewRecipe(patch.Options{
 		Targets: contract.Targets(), SecretName: b.Cluster.Name + contract.GeneratedSecretSuffix,
 	})
 	return recipe, secret, err
+}
+
+// generatedFiles are the paths of a node's files by their keys in the generated Secret.
+func generatedFiles() map[string]string {
+	return map[string]string{
+		contract.KeyProxyEnv: contract.PathProxyEnv, contract.KeyTrustedCABundle: contract.PathTrustedCA,
+		contract.KeySetup: contract.PathSetup,
+	}
 }
 
 // checkGenerated holds the generated Secret against what the last Machine that came up has.
@@ -206,9 +216,11 @@ func (c *cluster) checkGenerated(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret := get[corev1.Secret](t, c, c.name+contract.GeneratedSecretSuffix)
-	f, _ := node.File(contract.PathProxyEnv)
-	if diff := cmp.Diff(string(secret.Data[contract.KeyProxyEnv]), f.Content); diff != "" {
-		t.Errorf("the Machine has other values than the generated Secret (-secret +machine):\n%s", diff)
+	for key, path := range generatedFiles() {
+		f, _ := node.File(path)
+		if diff := cmp.Diff(string(secret.Data[key]), f.Content); diff != "" {
+			t.Errorf("%s is not what the generated Secret has (-secret +machine):\n%s", path, diff)
+		}
 	}
 }
 

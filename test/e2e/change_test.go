@@ -149,13 +149,14 @@ func TestLabelRemoved(t *testing.T) {
 	})
 }
 
-// specs returns the stored bootstrap specs of the cluster, and the annotations of their objects.
+// specs returns the stored bootstrap specs of the cluster, and the output versions that their objects record.
 func (c *cluster) specs(t *testing.T) []string {
 	t.Helper()
+	version := "{.metadata.annotations." + strings.ReplaceAll(contract.AnnotationOutputVersion, ".", `\.`) + "}"
 	return []string{
-		c.kubectl(t, "", "get", "kubeadmcontrolplane", c.controlPlaneName(), "-o", "jsonpath={.spec.kubeadmConfigSpec}"),
-		c.kubectl(t, "", "get", "kubeadmconfigtemplate", c.poolName(0), "-o", "jsonpath={.spec}"),
-		c.kubectl(t, "", "get", "kubeadmconfigtemplate", c.poolName(1), "-o", "jsonpath={.spec}"),
+		c.kubectl(t, "", "get", "kubeadmcontrolplane", c.controlPlaneName(), "-o", "jsonpath={.spec.kubeadmConfigSpec}"+version),
+		c.kubectl(t, "", "get", "kubeadmconfigtemplate", c.poolName(0), "-o", "jsonpath={.spec}"+version),
+		c.kubectl(t, "", "get", "kubeadmconfigtemplate", c.poolName(1), "-o", "jsonpath={.spec}"+version),
 	}
 }
 

@@ -247,7 +247,8 @@ func newFleet(t *testing.T, w *world) *fleet {
 	for c, count := range map[*cluster]int{f.classic: 3, f.server: 3, f.topology: 2} {
 		f.machines[c] = c.waitRunning(t, count)
 		c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-		c.checkBoots(t, count, want{proxy: proxyURL}, everyBoot)
+		c.checkBoots(t, count, want{proxy: proxyURL, trusted: true}, everyBoot)
+		c.checkGenerated(t)
 	}
 	f.topology.waitTopology(t)
 	f.classic.waitPublished(t, contract.ReasonPublished)
@@ -279,7 +280,7 @@ func (f *fleet) grow(t *testing.T, replicas int) {
 	generations, before := f.generations(t), f.machines[f.classic]
 	f.classic.kubectl(t, "", "scale", "machinedeployment", f.classic.poolName(0), fmt.Sprintf("--replicas=%d", replicas))
 	f.machines[f.classic] = f.classic.waitRunning(t, 2+replicas)
-	f.classic.checkBoots(t, 1, want{proxy: proxyURL}, since(before))
+	f.classic.checkBoots(t, 1, want{proxy: proxyURL, trusted: true}, since(before))
 	f.staysCalm(t)
 	for c := range f.machines {
 		c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)

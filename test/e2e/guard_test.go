@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -105,7 +106,14 @@ func (r *repository) upgradeUnderGitOps(t *testing.T, version string, client, se
 	waitMore(t, tools, refused)
 	r.scaleManager(t, 2)
 	waitMore(t, tools, applied)
+	was := r.pods.Diagnostics(mgmt.SystemNamespace, manager)
 	r.pods.Kill(mgmt.SystemNamespace, manager)
+	eventually(t, func() error {
+		if now := r.pods.Diagnostics(mgmt.SystemNamespace, manager); now == "" || now == was {
+			return errors.New("the manager has not been started again")
+		}
+		return nil
+	})
 	waitMore(t, tools, applied)
 	end()
 	for _, g := range tools {

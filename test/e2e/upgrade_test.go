@@ -153,7 +153,7 @@ func (c *cluster) getsNextProduct(t *testing.T, machines identity) {
 	rolled := c.waitReplaced(t, machines, 4, c.ofControlPlane)
 	c.waitControlPlaneStable(t)
 	c.staysCalm(t, rolled)
-	c.checkBoots(t, 1, want{proxy: proxyURL, setupMode: nextSetupMode}, since(machines))
+	c.checkBoots(t, 1, want{proxy: proxyURL, setupMode: nextSetupMode, nextScript: true}, since(machines))
 	if version := outputVersion(c.controlPlane(t)); version != "2" {
 		t.Errorf("the next product has recorded output version %q", version)
 	}

@@ -76,7 +76,8 @@ func applying(t *testing.T, kubeconfigs map[string]client.Reader) func(name stri
 func wantAway(t *testing.T, out report.Outcome) {
 	t.Helper()
 	if len(out.Findings) != 1 || out.Findings[0].Reason != contract.ReasonDelivering ||
-		!strings.HasPrefix(out.Findings[0].Message, "the workload cluster does not answer") {
+		!strings.HasPrefix(out.Findings[0].Message, "the workload cluster does not answer") ||
+		!strings.HasSuffix(out.Findings[0].Message, "-kubeconfig; the log of the manager has the details") {
 		t.Errorf("got %v", out.Findings)
 	}
 }

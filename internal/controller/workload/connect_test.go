@@ -100,7 +100,7 @@ func TestKubeconfigs_ReachOnlyTheirServer(t *testing.T) {
 		"a host alone":         {strings.ReplaceAll(text(ca, "token: hunter2"), "https://", ""), "server"},
 		"a second cluster": {strings.Replace(text(ca, "token: hunter2"), "users:",
 			"- name: d\n  cluster: {server: 'https://d', certificate-authority-data: YQ==, proxy-url: 'http://d'}\nusers:", 1), "proxy-url"},
-		"a CA file":    {text("certificate-authority: /etc/passwd", "token: hunter2"), "certificate-authority"},
+		"a CA file":    {text("certificate-authority: /etc/passwd", "token: hunter2"), "field certificate-authority refers"},
 		"a token file": {text(ca, "tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token"), "tokenFile"},
 		"a cert file":  {text(ca, "client-certificate: /tls.crt"), "client-certificate"},
 		"a key file":   {text(ca, "client-key: /tls.key"), "client-key"},
@@ -110,7 +110,10 @@ func TestKubeconfigs_ReachOnlyTheirServer(t *testing.T) {
 	} {
 		err := kubeconfigs{Reader: secrets{value: test.text}}.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: "prod-kubeconfig"},
 			&corev1.Secret{})
-		if test.want == "" && err == nil {
+		if test.want == "" {
+			if err != nil {
+				t.Errorf("%s: error %v", name, err)
+			}
 			continue
 		}
 		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "Secret team/prod-kubeconfig") ||

@@ -69,7 +69,7 @@ func TestExplain_NamesTheDecidingEntryAndItsOrigin(t *testing.T) {
 		"nothing":               {"wget", "10.1.2.3", explain.Answer{Verdict: match.Proxied, Reason: "no entry matches"}},
 		"what is built in":      {"go", "127.0.0.1", explain.Answer{Verdict: match.Direct, Reason: "built-in loopback"}},
 		"a client without list": {"busybox", "127.0.0.1", explain.Answer{Verdict: match.Proxied, Reason: "the client does not read NO_PROXY"}},
-		"a name that resolves":  {"ruby", "a.example.org", explain.Answer{Verdict: match.DependsOnDNS, Entry: "10.0.0.0/8", Origin: "pods", Reason: "resolves the name"}},
+		"a name that resolves":  {"ruby", "a.example.org", explain.Answer{Verdict: match.DependsOnDNS, Entry: "10.0.0.0/8", Origin: "pods", Reason: "the address of the host may match"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,9 +79,6 @@ func TestExplain_NamesTheDecidingEntryAndItsOrigin(t *testing.T) {
 			})
 			got := r.Destinations[0].Answers[0]
 			test.want.Client = got.Client
-			if test.want.Verdict == match.DependsOnDNS {
-				test.want.Reason = got.Reason
-			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -187,7 +184,7 @@ func TestOutput_ShowsNoUserinfoAndControlsNoTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{string(data), r.Text()} {
-		if strings.Contains(text, "s3cr") || strings.Contains(text, " et@") {
+		if strings.Contains(text, "s3cr") || strings.Contains(text, "et@q") {
 			t.Errorf("a credential in\n%s", text)
 		}
 		if strings.ContainsAny(text, "\x1b\r\t\x00") {

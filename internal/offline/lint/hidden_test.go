@@ -61,7 +61,7 @@ spec: {controlPlaneEndpoint: {host: cp.example.com, port: 6443}, clusterNetwork:
 					continue
 				}
 				of = append(of, string(f.Code))
-				if strings.Contains(f.Message+f.Fix, "ENC[") || strings.Contains(f.Message, "encrypted.invalid") {
+				if strings.Contains(f.Message+f.Fix+f.Where, "ENC[") || strings.Contains(f.Message, "encrypted.invalid") {
 					t.Errorf("it shows a value: %s", f.Message)
 				}
 			}

@@ -58,7 +58,7 @@ func TestRender_SaysWhatIsUsualInOneLine(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			usual := func(note string) bool {
-				return slices.ContainsFunc([]string{"defaults-used", "endpoint-unset", "unresolved", "needs Secret"},
+				return slices.ContainsFunc([]string{"defaults-used", "endpoint-unset", "unresolved"},
 					func(s string) bool { return strings.Contains(note, s) })
 			}
 			if slices.ContainsFunc(result.Notes, usual) {

@@ -44,7 +44,7 @@ func RunIsolated(ctx context.Context, more ...string) (int, error) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		return 0, fmt.Errorf("configuring loopback of a network namespace: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, self, append(slices.Clone(os.Args[1:]), more...)...) //nolint:gosec // ourselves
+	cmd := exec.CommandContext(ctx, self, slices.Concat(more, os.Args[1:])...) //nolint:gosec // ourselves
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(withoutProxy(os.Environ()), isolatedVariable+"=1")
 	cmd.SysProcAttr = isolation()

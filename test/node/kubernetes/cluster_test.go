@@ -160,6 +160,13 @@ func (s *suite) clusterHoldsNoCredential(t *testing.T, n node) {
 	t.Run("no object in the API has a credential", func(t *testing.T) {
 		kinds := strings.Fields(n.kubectl(t, "api-resources", "--verbs=list", "-o", "name"))
 		text := n.kubectl(t, "get", strings.Join(kinds, ","), "-A", "-o", "yaml")
+		// Those of Secrets are in base64 there.
+		values := n.kubectl(t, "get", "secrets", "-A", "-o",
+			`go-template={{range .items}}{{range .data}}{{. | base64decode}}{{"\n"}}{{end}}{{end}}`)
+		if strings.TrimSpace(values) == "" {
+			t.Error("the API has no Secret, so this shows nothing")
+		}
+		text += values
 		for _, part := range []string{needle, poolNeedle} {
 			if strings.Contains(text, part) {
 				t.Errorf("the API has a credential: %s", vocabulary.LineWith(text, part))
