@@ -132,6 +132,16 @@ func crossOperations() []operation {
 			}
 			return nil
 		}},
+		{Name: "the first Machine runs", Weight: 2, Do: func(w *model, _ string) error {
+			cluster, _ := copyOf(w.live[key{"Cluster", prod}]).(*clusterv1.Cluster)
+			_, paused := w.controlPlane().Annotations[clusterv1.PausedAnnotation]
+			if w.firstMachine() == nil && !paused && (cluster.Spec.Paused == nil || !*cluster.Spec.Paused) { // Cluster API creates none then
+				w.machine(*w.controlPlane().Spec.KubeadmConfigSpec.DeepCopy())
+				cluster.Status.Initialization.ControlPlaneInitialized = new(true)
+				w.put(w.keyOf(cluster), cluster)
+			}
+			return nil
+		}},
 		{Name: "clusterctl move", Do: func(w *model, _ string) error { w.move(); return nil }},
 	}
 }

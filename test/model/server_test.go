@@ -657,11 +657,14 @@ func (s *server) review(kind string, before client.Object, name string, asked []
 	s.hooks.ServeHTTP(recorder, r)
 	var answer admissionv1.AdmissionReview
 	if recorder.Code != http.StatusOK {
+		if s.failure == nil {
+			s.failure = fmt.Errorf("the webhook answers %d: %s", recorder.Code, recorder.Body)
+		}
 		return &admissionv1.AdmissionResponse{} // failurePolicy Ignore
 	}
 	must(json.Unmarshal(recorder.Body.Bytes(), &answer))
 	for _, warning := range answer.Response.Warnings {
-		if strings.Contains(warning, password) && s.failure == nil {
+		if strings.Contains(warning, "s3cr3t") && s.failure == nil {
 			s.failure = fmt.Errorf("a credential in warning %q", warning)
 		}
 	}

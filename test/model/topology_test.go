@@ -66,7 +66,7 @@ func topologyOperations() []operation {
 		"label of prod", "annotation " + contract.AnnotationSecret, "annotation " + contract.AnnotationRollout,
 		"annotation " + contract.AnnotationTargets, "endpoint", "pause Cluster prod", "proxy Secret is", "somebody's Secret",
 		"delete somebody's Secret", "delete the generated Secret", "Cluster API looks", "Cluster API replaces the Machine",
-		"annotation " + contract.AnnotationPublish, "Cluster API creates worker", "clusterctl move",
+		"annotation " + contract.AnnotationPublish, "Cluster API creates worker", "the first Machine runs", "clusterctl move",
 	}
 	all := slices.DeleteFunc(slices.Concat(clusterOperations(), crossOperations(), secretOperations(), otherOperations()),
 		func(o operation) bool { return !slices.Contains(names, o.Name) })
@@ -97,16 +97,7 @@ func topologyOperations() []operation {
 				})
 				return nil
 			},
-		},
-		operation{Name: "the first Machine runs", Weight: 2, Do: func(w *model, _ string) error {
-			cluster, _ := copyOf(w.live[key{"Cluster", prod}]).(*clusterv1.Cluster)
-			if w.firstMachine() == nil && (cluster.Spec.Paused == nil || !*cluster.Spec.Paused) { // Cluster API creates none then
-				w.machine(*w.controlPlane().Spec.KubeadmConfigSpec.DeepCopy())
-				cluster.Status.Initialization.ControlPlaneInitialized = new(true)
-				w.put(w.keyOf(cluster), cluster)
-			}
-			return nil
-		}})
+		})
 }
 
 // reconcilesTopology is a pass of the topology controller: it writes what the ClusterClass says, and what the hook adds.

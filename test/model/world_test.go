@@ -100,7 +100,7 @@ func (noKinds) RESTMapping(kind schema.GroupKind, _ ...string) (*meta.RESTMappin
 type recorder struct{ *server }
 
 func (r recorder) Eventf(_, _ runtime.Object, _, _, _, note string, args ...any) {
-	if text := fmt.Sprintf(note, args...); strings.Contains(text, password) {
+	if text := fmt.Sprintf(note, args...); strings.Contains(text, "s3cr3t") {
 		r.failure = fmt.Errorf("a credential in event %q", text)
 	}
 }
@@ -230,6 +230,9 @@ func unmanagedOf(spec *bootstrapv1.KubeadmConfigSpec, view patch.Spec) string {
 // for, or what was stored.
 func (w *model) checkWrite(before, after client.Object) error {
 	if after == nil {
+		if secret, is := before.(*corev1.Secret); !is || secret.Labels[contract.LabelGenerated] == "" {
+			return fmt.Errorf("the product deletes %s %s", w.kindOf(before), before.GetName())
+		}
 		return nil
 	}
 	if _, isSecret := after.(*corev1.Secret); isSecret {
@@ -254,12 +257,13 @@ func (w *model) checkWrite(before, after client.Object) error {
 		return fmt.Errorf("entries of the user have changed in %s %s from\n%s\nto\n%s", w.kindOf(after), after.GetName(),
 			was.unmanaged, is.unmanaged)
 	}
+	stored := w.live[w.keyOf(after)] // after itself, if the controller has written it
 	for _, name := range patch.References(is.view) {
 		secret := w.live[key{"Secret", name}]
 		if was != nil && !slices.Contains(patch.References(was.view), name) && secret != nil &&
 			!w.behind["Secret"] &&
-			secret.GetLabels()[contract.LabelGenerated] == "" && w.live[w.keyOf(after)] != nil &&
-			!slices.Contains(patch.References(w.readOf(specOf(w.live[w.keyOf(after)])).view), name) {
+			secret.GetLabels()[contract.LabelGenerated] == "" && stored != nil &&
+			(stored == after || !slices.Contains(patch.References(w.readOf(specOf(stored)).view), name)) {
 			return fmt.Errorf("a reference to Secret %s, which is somebody else's", name)
 		}
 	}
@@ -275,13 +279,13 @@ func (w *model) schemas(object client.Object, text string) error {
 	spec, err := json.Marshal(specOf(object))
 	must(err)
 	if id := k.kind + string(spec); !w.valid[id] {
-		w.valid[id] = true
 		m := asMap(object)
 		for _, version := range []map[string]any{m, crdschema.AsV1Beta1(w.tb, m)} {
 			if problems := crdschema.Problems(w.tb, version); len(problems) > 0 {
 				return fmt.Errorf("%v in %s", problems, text)
 			}
 		}
+		w.valid[id] = true
 	}
 	return nil
 }
@@ -390,7 +394,7 @@ func (w *model) check() error {
 	for k, own := range w.own {
 		object := w.live[k]
 		if object == nil {
-			continue
+			return fmt.Errorf("%v is gone", k)
 		}
 		if got, want := w.readOf(specOf(object)).unmanaged, w.readOf(own).unmanaged; got != want {
 			return fmt.Errorf("%v has entries\n%s\nof the user, who wrote\n%s", k, got, want)
