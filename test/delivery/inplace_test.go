@@ -376,7 +376,7 @@ func TestInPlace_LeavesOtherClustersAlone(t *testing.T) {
 	c.Eventually(contract.ReasonPublished)
 	c.UseProxy(map[string]string{"httpProxy": otherProxyURL})
 	c.annotate(contract.AnnotationRollout, contract.RolloutImmediate)
-	c.Eventually(contract.ReasonPublished)
+	c.fence("after-immediate")
 	if got := asked(); got != "" {
 		t.Errorf("a workload cluster of a Cluster that does not ask was asked by %s", got)
 	}

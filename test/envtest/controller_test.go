@@ -187,6 +187,9 @@ func TestPool_WaitsForItsMachineTemplate(t *testing.T) {
 			func(r string) bool { return !strings.HasSuffix(r, "/demomachinetemplates/one") }))
 	}
 	before := asked()
+	if before == 0 {
+		t.Error("nobody has asked for the template, so this shows nothing")
+	}
 	for i := range 30 { // each enqueues the Cluster
 		change(t, c.cluster(), func(cluster *clusterv1.Cluster) {
 			metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, "example.com/touched", strconv.Itoa(i))

@@ -15,10 +15,14 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
 
 // It runs alone, before the tests that run in parallel: they share the installation-wide Secret.
 func TestInstallationWideSecret_ReachesTheClustersThatUseIt(t *testing.T) {
+	if shared == nil {
+		t.Skip(mgmt.ErrNoAssets)
+	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	create(t, ns)
 	mayUseDefault(t, ns.Name, true)

@@ -151,7 +151,10 @@ func TestLog_IsQuietWhileNothingHappens(t *testing.T) {
 	f.eventuallyReports(contract.ReasonConfigured)
 	reconciles := regexp.MustCompile(`controller_runtime_reconcile_total\{.*\} ([0-9]+)`)
 	count := func() (sum int) {
-		_, body := p.diagnose("http", "GET", "/metrics", "", "")
+		status, body := p.diagnose("http", "GET", "/metrics", "", "")
+		if status != http.StatusOK {
+			t.Errorf("metrics: status %d: %s", status, body)
+		}
 		for _, match := range reconciles.FindAllStringSubmatch(body, -1) {
 			n, _ := strconv.Atoi(match[1])
 			sum += n

@@ -26,6 +26,9 @@ const (
 	ownPath = "/etc/motd"
 )
 
+// rude is a value of the user's that does not survive careless handling.
+const rude = "100% {{ \"own\" }} 'it' \\ $HOME `id`\n\tsecond line"
+
 // fleet is the Clusters of a namespace, each with a control plane and a pool.
 type fleet struct {
 	t     *testing.T
@@ -96,7 +99,6 @@ func (f *fleet) meta(name string) metav1.ObjectMeta {
 
 // objects are those of one Cluster, with values that do not survive careless handling.
 func (f *fleet) objects(name string, options ...func(*clusterv1.Cluster)) []client.Object {
-	const rude = "100% {{ \"own\" }} 'it' \\ $HOME `id`\n\tsecond line"
 	o := vocabulary.NewClassic(f.ns, name, infrastructureName)
 	for _, option := range options {
 		option(o.Cluster)

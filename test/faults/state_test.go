@@ -31,7 +31,10 @@ func (f *fleet) eventuallyHolds(times int) {
 	eventually(f.t, "bootstrap objects", func() string {
 		for _, name := range f.names {
 			controlPlane := &controlplanev1.KubeadmControlPlane{ObjectMeta: f.meta(name)}
-			own := []string{`"path":"` + ownPath, `"echo '100%`, `"echo done"`}
+			own := []string{
+				`"path":"` + ownPath, `"content":` + quoted(rude), `"example.com/own":` + quoted(rude), quoted("echo '" + rude + "'"),
+				`"echo done"`,
+			}
 			if problem := f.holds(controlPlane, times, own...); problem != "" {
 				return problem
 			}
@@ -42,6 +45,12 @@ func (f *fleet) eventuallyHolds(times int) {
 		}
 		return ""
 	})
+}
+
+// quoted returns text as it is in JSON.
+func quoted(text string) string {
+	quoted, _ := json.Marshal(text) // a string can be encoded
+	return string(quoted)
 }
 
 // holds reads an object. It returns the first part that the object has too often or too rarely: own parts once, those of the

@@ -32,7 +32,8 @@ type Request struct {
 // FailedOpen reports whether the API server wrote although the product's webhook did not answer, or with an error.
 func (r Request) FailedOpen() bool {
 	for key, webhook := range r.Annotations {
-		if strings.HasPrefix(key, "failed-open.mutation.webhook.admission.k8s.io/") && strings.HasSuffix(webhook, "."+contract.Domain) {
+		if strings.HasPrefix(key, "failed-open.mutation.webhook.admission.k8s.io/") &&
+			strings.HasSuffix(webhook, "."+contract.Domain) {
 			return true
 		}
 	}

@@ -62,7 +62,8 @@ func Parse(certificate, key []byte) (*Authority, error) {
 	return &Authority{PEM: certificate, certificate: pair.Leaf, key: signer}, nil
 }
 
-// Issue makes a certificate for servers at hosts, names or addresses, and for clients. It returns it and its key as PEM.
+// Issue makes a certificate for servers at hosts, names or addresses, and for clients. It returns it and its key as
+// PEM.
 func (a *Authority) Issue(name string, hosts ...string) (certificate, key []byte, err error) {
 	template := newTemplate(name)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
@@ -110,7 +111,8 @@ func Serve(tb testing.TB, folder string) *Authority {
 		c.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 		c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	})
-	if err := errors.Join(WritePair(folder, a.PEM, a.Key()), os.WriteFile(filepath.Join(folder, "ca.crt"), a.PEM, 0o600)); err != nil {
+	if err := errors.Join(WritePair(folder, a.PEM, a.Key()),
+		os.WriteFile(filepath.Join(folder, "ca.crt"), a.PEM, 0o600)); err != nil {
 		tb.Fatal(err)
 	}
 	return a
@@ -175,5 +177,6 @@ func sign(template *x509.Certificate, parent *Authority) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making certificate %s: %w", name, err)
 	}
-	return &Authority{PEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), certificate: certificate, key: key}, nil
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return &Authority{PEM: text, certificate: certificate, key: key}, nil
 }

@@ -96,7 +96,8 @@ const auditLog = "audit.log"
 
 // Cluster is a management cluster.
 type Cluster struct {
-	// AuditLog has all requests of the product, and writes of others to Clusters, Machines, pools, bootstrap objects and Secrets.
+	// AuditLog has all requests of the product, and writes of others to Clusters, Machines, pools, bootstrap objects and
+	// Secrets.
 	*mgmt.AuditLog
 	// Logs is the folder with the logs.
 	Logs string
@@ -121,7 +122,10 @@ type Cluster struct {
 // Start starts a management cluster and returns when the managers of Cluster API are ready and their webhooks are
 // asked. Nothing is left running if it fails.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	c := &Cluster{AuditLog: mgmt.NewAuditLog(filepath.Join(o.Logs, auditLog)), Logs: o.Logs, root: o.Root, gates: strings.Trim(featureGates+","+o.FeatureGates, ",")}
+	c := &Cluster{
+		AuditLog: mgmt.NewAuditLog(filepath.Join(o.Logs, auditLog)), Logs: o.Logs, root: o.Root,
+		gates: strings.Trim(featureGates+","+o.FeatureGates, ","),
+	}
 	if err := c.start(ctx, o); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}

@@ -101,19 +101,21 @@ func firing(t *testing.T, series string, step, at time.Duration) []string {
 			}
 			for now := time.Unix(0, 0); !now.After(time.Unix(0, 0).Add(at)); now = now.Add(step) {
 				group.Eval(suite.Context(), now)
+				for _, r := range group.Rules() {
+					if alerting, ok := r.(*rules.AlertingRule); ok && alerting.State() == rules.StateFiring {
+						found = append(found, strings.TrimPrefix(alerting.Name(), "CapiProxyPatcher"))
+					}
+				}
 			}
 			for _, r := range group.Rules() {
 				if err := r.LastError(); err != nil {
 					t.Errorf("%s: %v", r.Name(), err)
 				}
-				if alerting, ok := r.(*rules.AlertingRule); ok && alerting.State() == rules.StateFiring {
-					found = append(found, strings.TrimPrefix(alerting.Name(), "CapiProxyPatcher"))
-				}
 			}
 		}
 	})
 	slices.Sort(found)
-	return found
+	return slices.Compact(found)
 }
 
 // healthy is a fleet in which all is well, for 20 minutes of one sample each.
