@@ -30,6 +30,29 @@ func TestRespond_RefusesMoreTemplatesThanAClusterCanHave(t *testing.T) {
 	}
 }
 
+func TestRespond_RefusesMoreVariablesThanAClusterCanHave(t *testing.T) {
+	t.Parallel()
+	for pools, want := range map[int]string{ // of 1 MiB, the most that one may have
+		4: "",
+		5: "variables capiProxyPatcher of all pools have more than 4 MiB; shorten their lists",
+	} {
+		item := `{"uid":"x","holderReference":{"kind":"MachineDeployment","fieldPath":"spec.template.spec.bootstrap.configRef"},` +
+			`"object":{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta2","kind":"KubeadmConfigTemplate"},"variables":[{"name":"capiProxyPatcher",` +
+			`"value":{` + strings.Repeat(" ", 1<<20-2) + `}}]}`
+		body := []byte(`{"variables":[{"name":"builtin","value":{"cluster":{"name":"c","metadata":{"labels":{"capi-proxy-patcher.io/enabled":` +
+			`"true"}}}}}],"items":[` + strings.Repeat(item+",", pools-1) + item + `]}`)
+		for name, respond := range map[string]directHandler{
+			"GeneratePatches":  (&Handlers{}).respond,
+			"ValidateTopology": (&Handlers{}).respondValidate,
+		} {
+			err := respond(t.Context(), body, &bytes.Buffer{})
+			if (err == nil) != (want == "") || err != nil && err.Error() != want {
+				t.Errorf("%s, %d pools: %v", name, pools, err)
+			}
+		}
+	}
+}
+
 func TestRespond_BoundsItsAnswer(t *testing.T) {
 	t.Parallel()
 	// Small templates without anything of their own get answers that are many times their size.

@@ -9,10 +9,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 )
 
@@ -70,9 +72,17 @@ func mayBeEnabled(c BuiltinCluster) bool {
 	return held && hold.Enabled || intent.AsksForProxy(c.Labels, c.Annotations)
 }
 
+// maxOverrides is the most that the variables of all pools may have, in bytes of JSON. They are in the Cluster, which has at
+// most 1.5 MiB in etcd. Reading that takes a second, and the 20 MiB of a request would take ten.
+const maxOverrides = 4 << 20
+
+var errOverrides = fmt.Errorf("variables %s of all pools have more than %d MiB; shorten their lists", contract.VariableName,
+	maxOverrides>>20)
+
 // sourceOf finds the settings in a request, and records the holder of each item. Pools are in the order
 // of their items.
 func sourceOf(c BuiltinCluster, q Request) (s intent.Source, err error) {
+	overrides := 0
 	s = intent.Source{Annotations: c.Annotations, Variable: q.Variables.Own}
 	s.Pools = make([]intent.PoolSource, 0, len(q.Items)/2) // two templates of each
 	for i := range q.Items {
@@ -82,6 +92,9 @@ func sourceOf(c BuiltinCluster, q Request) (s intent.Source, err error) {
 			_, it.Holder, err = DecodeBuiltin(it.Variables.Builtin)
 			s.ControlPlane = it.Variables.Own
 		case it.IsPool():
+			if overrides += len(it.Variables.Own); overrides > maxOverrides {
+				return s, errOverrides
+			}
 			_, it.Holder, err = DecodeBuiltin(it.Variables.Builtin)
 			s.Pools = append(s.Pools, intent.PoolSource{
 				Kind: it.For.Kind, Name: it.Holder.TopologyName, Annotations: it.Holder.Annotations, Variable: it.Variables.Own,
