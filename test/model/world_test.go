@@ -187,9 +187,7 @@ func specOf(object client.Object) *bootstrapv1.KubeadmConfigSpec {
 
 func viewOf(object client.Object) patch.Spec { return api.Spec(specOf(object)) }
 
-// managed are the managed entries of an object.
-func managed(object client.Object) string { return managedOf(viewOf(object)) }
-
+// managedOf are the managed entries of a spec.
 func managedOf(spec patch.Spec) string {
 	var entries []string
 	for _, f := range spec.Files {
