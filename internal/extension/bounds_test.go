@@ -34,7 +34,7 @@ func TestRespond_RefusesMoreVariablesThanAClusterCanHave(t *testing.T) {
 	t.Parallel()
 	for pools, want := range map[int]string{ // of 1 MiB, the most that one may have
 		4: "",
-		5: "variables capiProxyPatcher of all pools have more than 4 MiB; shorten their lists",
+		5: "spec.topology.workers: the variables capiProxyPatcher of all pools have more than 4 MiB together; shorten their lists",
 	} {
 		item := `{"uid":"x","holderReference":{"kind":"MachineDeployment","fieldPath":"spec.template.spec.bootstrap.configRef"},` +
 			`"object":{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta2","kind":"KubeadmConfigTemplate"},"variables":[{"name":"capiProxyPatcher",` +

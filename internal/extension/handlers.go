@@ -72,12 +72,12 @@ func mayBeEnabled(c BuiltinCluster) bool {
 	return held && hold.Enabled || intent.AsksForProxy(c.Labels, c.Annotations)
 }
 
-// maxOverrides is the most that the variables of all pools may have, in bytes of JSON. They are in the Cluster, which
-// has at most 1.5 MiB in etcd. Reading that takes a second, and the 20 MiB of a request would take ten.
+// maxOverrides is the most that the variables of all pools may have together, in bytes of JSON. They are in the
+// Cluster, and etcd takes 1.5 MiB of it.
 const maxOverrides = 4 << 20
 
-var errOverrides = fmt.Errorf("variables %s of all pools have more than %d MiB; shorten their lists",
-	contract.VariableName, maxOverrides>>20)
+var errOverrides = fmt.Errorf("spec.topology.workers: the variables %s of all pools have more than %d MiB together; "+
+	"shorten their lists", contract.VariableName, maxOverrides>>20)
 
 // sourceOf finds the settings in a request, and records the holder of each item. Pools are in the order
 // of their items.
