@@ -1,34 +1,15 @@
 package cli_test
 
 import (
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/util/yaml"
-)
 
-// documentsOf decodes a stream of YAML.
-func documentsOf(t *testing.T, text string) []map[string]any {
-	t.Helper()
-	var documents []map[string]any
-	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
-	for {
-		var document map[string]any
-		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-			return documents
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		if document != nil {
-			documents = append(documents, document)
-		}
-	}
-}
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
+)
 
 // TestRender_PrintsTheAddonsOfTKGAsItsPageHasThem compares output tkg with the Secrets of the page, for a Cluster with
 // the networks of TKG. Only the list has more entries, and the Secret of kapp-controller has only what is about the
@@ -54,7 +35,7 @@ spec:
 	const onPage = ".svc.cluster.local,.svc,localhost,127.0.0.1,100.64.0.0/13,100.96.0.0/11"
 	const composed = "localhost,127.0.0.1,100.96.0.0/11,100.64.0.0/13,100.64.0.1,100.64.0.10,kubernetes,kubernetes.default," +
 		".svc,.cluster.local,.cluster.local.,cp.example.com,.svc.cluster.local"
-	got := documentsOf(t, strings.ReplaceAll(printed, composed, onPage))
+	got := vocabulary.Decode(t, strings.ReplaceAll(printed, composed, onPage))
 	if len(got) != 3 {
 		t.Fatalf("got\n%s", printed)
 	}
@@ -63,11 +44,11 @@ spec:
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(documentsOf(t, string(text))[0], got[i]); diff != "" {
+		if diff := cmp.Diff(vocabulary.Decode(t, string(text))[0], got[i]); diff != "" {
 			t.Error(diff)
 		}
 	}
-	want := documentsOf(t, `apiVersion: v1
+	want := vocabulary.Decode(t, `apiVersion: v1
 kind: Secret
 metadata:
   name: cluster-kapp-controller-addon

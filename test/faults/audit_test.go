@@ -22,7 +22,7 @@ func refused(r mgmt.Request) bool {
 	return r.ResponseStatus.Code == 409 || r.ResponseStatus.Code == 422
 }
 
-// requests returns the requests of managers so far that keep reports true for.
+// requests returns the requests of managers so far for which keep returns true.
 func requests(t *testing.T, keep func(mgmt.Request) bool) []mgmt.Request {
 	t.Helper()
 	found, err := shared.audit.Requests(keep)
@@ -57,7 +57,7 @@ func (m mark) isAbout(r mgmt.Request) bool {
 	return r.ObjectRef.Namespace == m.namespace && r.ObjectRef.Resource != "events"
 }
 
-// since returns the requests since the mark of which all is true.
+// since returns the requests since the mark for which all functions return true.
 func (m mark) since(all ...func(mgmt.Request) bool) []mgmt.Request {
 	m.t.Helper()
 	return slices.DeleteFunc(requests(m.t, m.isAbout)[m.from:], func(r mgmt.Request) bool {
