@@ -76,6 +76,8 @@ func advice(code finding.Code) string {
 		return "let the Pod run in namespace kube-system: admission policies and taints of the workload cluster may forbid it"
 	case CodeNodeImage:
 		return "mend what the message names; the proxy, its password and the certificates are in the proxy Secret"
+	case nodeagent.CodeNodeProblems:
+		return "mend what the message names in the image or the proxy Secret, and replace the Machine"
 	case nodeagent.CodeNodeVariables:
 		return "replace the Machine, or use rollout InPlace: it has booted without the proxy"
 	case nodeagent.CodeNodeTrust:

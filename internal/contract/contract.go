@@ -281,6 +281,9 @@ const (
 	PathTrustedCA = "/etc/capi-proxy-patcher/trusted-ca.pem"
 	// PathSetup is the script that the managed commands call.
 	PathSetup = "/etc/capi-proxy-patcher/setup.sh"
+	// PathProblems has a line for each thing that PathSetup could not do when the node was prepared. The node writes it,
+	// and there is none without a problem.
+	PathProblems = "/etc/capi-proxy-patcher/problems"
 )
 
 // ConditionProxyConfigured is the condition on a Cluster. It is True when every bootstrap object of the Cluster

@@ -224,7 +224,7 @@ func (d *disk) addOwn() {
 	list := ""
 	for line := range strings.Lines(string(d.content(contract.PathProxyEnv))) {
 		if strings.HasPrefix(line, "NO_PROXY=") {
-			list += strings.TrimSuffix(line, "\"\n") + ",10.0.0.1\"\n"
+			list += strings.Replace(line, "\"", "\"10.0.0.1,", 1)
 		}
 	}
 	d.put(contract.PathNodeEnv, &inode{content: []byte(systemd.EnvironmentFileHeader + "\n" + list), mode: 0o600})
@@ -237,8 +237,8 @@ func (d *disk) Trust() error {
 	if d.refuses != nil && d.refuses("trust", nil, d.content(contract.PathTrustedCA)) {
 		return errors.New("the command fails")
 	}
-	if d.content(contract.PathSetup) == nil || d.content(contract.PathTrustedCA) == nil {
-		return errors.New("there is no script or no bundle")
+	if d.content(contract.PathTrustedCA) == nil {
+		return errors.New("there is no bundle")
 	}
 	d.trust(string(d.content(contract.PathTrustedCA)))
 	return nil

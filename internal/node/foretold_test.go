@@ -23,6 +23,9 @@ func TestApply_DoesWhatPlanSays(t *testing.T) {
 			t.Run(fmt.Sprint(from, " to ", to), func(t *testing.T) {
 				t.Parallel()
 				d := newDisk(t, withTargets(t, old, from...))
+				if len(from) > 0 {
+					d.put(contract.PathSetup, &inode{content: []byte(patch.Setup() + "# of an earlier version\n"), mode: 0o755})
+				}
 				before := d.files()
 				d.brings(t, withTargets(t, changed, to...))
 				want, after := patch.ChangeOf(patch.Spec{Files: recipeOf(t, from).Files}, recipeOf(t, to), "", false), d.files()

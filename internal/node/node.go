@@ -45,12 +45,6 @@ const (
 // spare is the room on the disk, in bytes, that stays beside the files: for the trust store, and for the services.
 const spare = 16 << 20
 
-// The services that read contract.PathProxyEnv.
-const (
-	containerd = string(contract.TargetContainerd)
-	kubelet    = string(contract.TargetKubelet)
-)
-
 // ErrNotRegular is the error of Files.Read for a symbolic link, a folder, or anything else that is no regular file, and
 // for a path that has a symbolic link in it.
 var ErrNotRegular = errors.New("not a regular file")
@@ -209,7 +203,20 @@ func (h Host) apply(want Version, tried error) error {
 	if err := h.check(want, plan); err != nil {
 		return h.undo(now, want, plan, err)
 	}
-	return joined([]error{h.forget(), h.sweep(want)})
+	// What failed when the node was prepared has been done now.
+	return joined([]error{h.removeFile(contract.PathProblems), h.forget(), h.sweep(want)})
+}
+
+// removeFile removes a file, if there is one.
+func (h Host) removeFile(name string) error {
+	err := h.Files.Remove(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return h.Files.Sync(path.Dir(name))
 }
 
 // Plan returns what Apply would do, and writes nothing.
@@ -270,9 +277,9 @@ func (h Host) bring(now state, want Version, plan Plan, target map[string]File, 
 			touched, failed = touched || written || err != nil, append(failed, err)
 		}
 	}
-	// A trust store that loses the certificates needs the script and a bundle without any until it has lost them.
+	// A trust store that loses the certificates needs a bundle without any until it has lost them.
 	_, trusts := target[contract.PathTrustedCA]
-	late, err := h.late(now, want, target, plan.Trust && !trusts)
+	late, err := h.late(now, plan.Trust && !trusts)
 	failed = append(failed, err)
 	paths := patch.ManagedPaths()
 	for _, name := range paths {
@@ -308,25 +315,14 @@ func (h Host) bring(now state, want Version, plan Plan, target map[string]File, 
 }
 
 // late returns the files that stay until a trust store has lost the certificates, if it has to.
-func (h Host) late(now state, want Version, target map[string]File, loses bool) (map[string]File, error) {
+func (h Host) late(now state, loses bool) (map[string]File, error) {
 	if !loses {
 		return nil, nil //nolint:nilnil // an empty map
 	}
 	if _, kind, err := h.at(contract.PathTrustedCA); err != nil || kind != ours && !now.interrupted {
 		return nil, err
 	}
-	files := map[string]File{contract.PathTrustedCA: {Content: Content(noCertificates), Mode: modeBundle}}
-	if _, wanted := target[contract.PathSetup]; !wanted {
-		script, kind, err := h.at(contract.PathSetup)
-		if err != nil {
-			return nil, err
-		}
-		if kind != ours {
-			script = File{Content: want.setup}
-		}
-		files[contract.PathSetup] = File{Content: script.Content, Mode: modeSetup}
-	}
-	return files, nil
+	return map[string]File{contract.PathTrustedCA: {Content: Content(noCertificates), Mode: modeBundle}}, nil
 }
 
 // inForce makes services use the files that there are.

@@ -379,7 +379,7 @@ func TestApply_RestartsServicesWithADropInOfSomebodyElse(t *testing.T) {
 		d.put(name, &inode{content: []byte("[Service]\nEnvironmentFile=" + contract.PathProxyEnv + "\n"), mode: 0o644})
 		before := d.files()[name]
 		d.brings(t, withTargets(t, data(t, rude, "", "x\n"), target))
-		if d.files()[name] != before || !strings.Contains(d.running["kubelet"], ",10.0.0.1") {
+		if d.files()[name] != before || !strings.Contains(d.running["kubelet"], "10.0.0.1,") {
 			t.Errorf("target %s: %q, kubelet runs with %q", target, d.files()[name], d.running["kubelet"])
 		}
 	}
@@ -393,9 +393,9 @@ func TestApply_MendsTheFileOfOwnAddresses(t *testing.T) {
 		content string // no file if empty
 		drifts  bool
 	}{
-		"other addresses":           {`NO_PROXY="` + list + `,10.0.0.2,node-1"`, false},
+		"other addresses":           {`NO_PROXY="10.0.0.2,node-1,` + list + `"`, false},
 		"no addresses":              {`NO_PROXY="` + list + `"`, false},
-		"a list of another version": {`NO_PROXY="` + list + `.mine,10.0.0.1"`, true},
+		"a list of another version": {`NO_PROXY="10.0.0.1,mine.` + list + `"`, true},
 		"another variable":          {`HTTP_PROXY="http://mine"`, true},
 		"not as a node writes it":   {`NO_PROXY=` + list, true},
 		"gone":                      {"", true},
@@ -507,12 +507,13 @@ func TestNewVersion_RefusesWhatItCouldNotReplace(t *testing.T) {
 		data map[string][]byte
 		want string
 	}{
-		"empty":        {nil, "there is no key node-files.json in the mounted Secret"},
-		"not a list":   {with(contract.KeyNodeFiles, "secret"), "key node-files.json of the mounted Secret is not a list of files"},
-		"another path": {with(contract.KeyNodeFiles, `{"files":[{"path":"/etc/shadow","mode":"0600","key":"proxy.env"}]}`), `key node-files.json of the mounted Secret, file "/etc/shadow": not a path and a mode of capi-proxy-patcher`},
-		"another mode": {with(contract.KeyNodeFiles, `{"files":[{"path":"/etc/capi-proxy-patcher/setup.sh","mode":"4755","key":"setup.sh"}]}`), `key node-files.json of the mounted Secret, file "/etc/capi-proxy-patcher/setup.sh": not a path and a mode of capi-proxy-patcher`},
-		"no mark":      {with(contract.KeyTrustedCABundle, "secret"), `key trusted-ca.pem of the mounted Secret has no line "Managed by capi-proxy-patcher"`},
-		"no variables": {with(contract.KeyProxyEnv, systemd.EnvironmentFileHeader+"\nsecret\n"), `/etc/capi-proxy-patcher/proxy.env of the mounted Secret: line 2 is not NAME="VALUE"`},
+		"empty":                         {nil, "there is no key node-files.json in the mounted Secret"},
+		"not a list":                    {with(contract.KeyNodeFiles, "secret"), "key node-files.json of the mounted Secret is not a list of files"},
+		"another path":                  {with(contract.KeyNodeFiles, `{"files":["/etc/shadow"]}`), `key node-files.json of the mounted Secret, file "/etc/shadow": not a path of capi-proxy-patcher`},
+		"another form":                  {with(contract.KeyNodeFiles, `{"files":[{"path":"/etc/capi-proxy-patcher/setup.sh"}]}`), "key node-files.json of the mounted Secret is not a list of files"},
+		"a variable that a tenant adds": {with(contract.KeyProxyEnv, systemd.EnvironmentFileHeader+"\nLD_PRELOAD=\"/tmp/x\"\n"), `/etc/capi-proxy-patcher/proxy.env of the mounted Secret: "LD_PRELOAD" is not a variable of capi-proxy-patcher`},
+		"no mark":                       {with(contract.KeyTrustedCABundle, "secret"), `key trusted-ca.pem of the mounted Secret has no line "Managed by capi-proxy-patcher"`},
+		"no variables":                  {with(contract.KeyProxyEnv, systemd.EnvironmentFileHeader+"\nsecret\n"), `/etc/capi-proxy-patcher/proxy.env of the mounted Secret: line 2 is not NAME="VALUE"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,7 +21,6 @@ type Version struct {
 	replaces  bool            // files of others
 	variables []systemd.Var
 	endpoints []string
-	setup     Content
 }
 
 // The modes of files that an apply needs beside those of a version.
@@ -36,13 +35,19 @@ func NewVersion(data map[string][]byte) (Version, error) {
 	if err != nil {
 		return Version{}, err
 	}
-	v := Version{files: map[string]File{}, replaces: replaces, setup: data[contract.KeySetup]}
+	v := Version{files: map[string]File{}, replaces: replaces}
 	for _, f := range files {
 		v.files[f.Path] = File{Content: f.Content, Mode: f.Mode, Owned: true}
 	}
 	if f, found := v.files[contract.PathProxyEnv]; found {
 		if v.variables, err = systemd.ParseEnvironmentFile(f.Content); err != nil {
 			return Version{}, fmt.Errorf("%s of the mounted Secret: %w", contract.PathProxyEnv, err)
+		}
+		for _, variable := range v.variables { // services of root read them
+			if !patch.IsProxyVariable(variable.Name) {
+				return Version{}, fmt.Errorf("%s of the mounted Secret: %.40q is not a variable of %s", contract.PathProxyEnv,
+					variable.Name, contract.Name)
+			}
 		}
 	}
 	v.endpoints = strings.Fields(string(data[contract.KeyReadiness]))
@@ -75,10 +80,10 @@ func (v Version) Names() []string {
 }
 
 // Extends reports whether a value is one that a node gives to a variable of the version: NO_PROXY with more entries at
-// the end.
+// the beginning.
 func (v Version) Extends(name, value string) bool {
 	given := v.Variable(name)
-	return strings.EqualFold(name, "NO_PROXY") && (given == "" || value == given || strings.HasPrefix(value, given+","))
+	return strings.EqualFold(name, "NO_PROXY") && (given == "" || value == given || strings.HasSuffix(value, ","+given))
 }
 
 // isMadeFrom reports whether a file is contract.PathNodeEnv of a node with the version. Which own addresses it has is
@@ -123,7 +128,12 @@ type state struct {
 }
 
 // services returns the services that an apply restarts, in order.
-func services() []string { return []string{containerd, kubelet} }
+func services() (names []string) {
+	for _, u := range patch.Units() {
+		names = append(names, u.Name())
+	}
+	return names
+}
 
 // look reads the node and refuses one on which a version would replace a file of somebody else.
 func (h Host) look(want Version) (state, error) {
@@ -220,7 +230,8 @@ func readers(files map[string]File) (found []string) {
 }
 
 func reads(dropIn File) bool {
-	return slices.Contains(strings.Split(string(dropIn.Content), "\n"), "EnvironmentFile="+contract.PathProxyEnv)
+	e := systemd.ReadEnvironment([]systemd.UnitFile{{Content: string(dropIn.Content)}})
+	return slices.ContainsFunc(e.Files, func(s systemd.Setting) bool { return s.Value == contract.PathProxyEnv })
 }
 
 // previous fills before: with what is there, and after an interruption with what the journal has. What is not in a

@@ -358,15 +358,19 @@ func TestCheck_NamesTheFileThatWins(t *testing.T) {
 		"another service":       {map[string]string{"/etc/systemd/system/other.service.d/zz.conf": "[Service]\nUnsetEnvironment=HTTP_PROXY\n"}, ""},
 		"a drop-in before ours": {map[string]string{folder + "10-a.conf": "[Service]\nEnvironmentFile=\n"}, ""},
 		"own addresses": {
-			map[string]string{"/etc/capi-proxy-patcher/node.env": systemd.EnvironmentFileHeader + "\nNO_PROXY=\"a,own\"\n"}, "",
+			map[string]string{"/etc/capi-proxy-patcher/node.env": systemd.EnvironmentFileHeader + "\nNO_PROXY=\"own,a\"\n"}, "",
 		},
 		"own addresses of another version": {
-			map[string]string{"/etc/capi-proxy-patcher/node.env": systemd.EnvironmentFileHeader + "\nNO_PROXY=\"ab,own\"\n"},
+			map[string]string{"/etc/capi-proxy-patcher/node.env": systemd.EnvironmentFileHeader + "\nNO_PROXY=\"own,ba\"\n"},
 			prefix + "NO_PROXY from /etc/capi-proxy-patcher/node.env, which " + folder + "http-proxy.conf reads",
 		},
 		"the file of own addresses, changed by hand": {
 			map[string]string{"/etc/capi-proxy-patcher/node.env": systemd.EnvironmentFileHeader + "\nHTTP_PROXY=\"mine\"\n"},
 			prefix + "HTTP_PROXY from /etc/capi-proxy-patcher/node.env, which " + folder + "http-proxy.conf reads",
+		},
+		"a node that could not be prepared": {
+			map[string]string{contract.PathProblems: "capi-proxy-patcher: containerd did not restart: see journalctl -u containerd\n"},
+			"when the node was prepared: containerd did not restart: see journalctl -u containerd",
 		},
 		"a file without the variable": {
 			map[string]string{"/etc/capi-proxy-patcher/proxy.env": systemd.EnvironmentFileHeader + "\nHTTP_PROXY=\"x\"\n"},

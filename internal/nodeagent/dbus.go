@@ -15,6 +15,7 @@ import (
 	godbus "github.com/godbus/dbus/v5"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
 const (
@@ -94,9 +95,11 @@ func restart(ctx context.Context, connection *dbus.Conn, name string) (bool, err
 	})
 }
 
-// script runs a verb of contract.PathSetup in a transient unit of the host's.
+// script runs a verb of patch.Setup in a transient unit of the host's. It is the script of this program, and not what is
+// at contract.PathSetup. systemd reads two dollar signs as one (systemd.service(5)).
 func script(ctx context.Context, connection *dbus.Conn, what, verb string) error {
-	return command(ctx, connection, what, contract.Name+"-"+verb+service, []string{"/bin/sh", contract.PathSetup, verb})
+	return command(ctx, connection, what, contract.Name+"-"+verb+service,
+		[]string{"/bin/sh", "-c", strings.ReplaceAll(patch.Setup(), "$", "$$"), contract.PathSetup, verb})
 }
 
 // command runs a command in a transient unit of the host's.

@@ -17,7 +17,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
 const (
@@ -26,21 +26,27 @@ const (
 	// healthTry is how long one answer may take, healthPause the time between two tries.
 	healthTry, healthPause = 5 * time.Second, 250 * time.Millisecond
 
-	containerdSocket = "/run/containerd/containerd.sock"
-	maxAnswer        = 4 << 10
+	maxAnswer = 4 << 10
 
 	// Statuses of gRPC that are an answer: of a runtime, and of a containerd without the CRI plugin.
 	grpcOK, grpcUnimplemented = "0", "12"
 )
 
-// containerdName is the service that answers by gRPC.
-const containerdName = string(contract.TargetContainerd)
+// socketOf returns the socket at which a service answers by gRPC, "" if it does not.
+func socketOf(name string) string {
+	for _, u := range patch.Units() {
+		if u.Name() == name {
+			return u.Socket
+		}
+	}
+	return ""
+}
 
 // asked returns what asks a service once. healthz is where kubelet reports its health, "" if it does not.
 func asked(root, name, healthz string) func(context.Context) error {
-	switch {
-	case name == containerdName:
-		return func(ctx context.Context) error { return containerdAnswers(ctx, filepath.Join(root, containerdSocket)) }
+	switch socket := socketOf(name); {
+	case socket != "":
+		return func(ctx context.Context) error { return containerdAnswers(ctx, filepath.Join(root, socket)) }
 	case healthz == "":
 		return func(context.Context) error { return nil }
 	}

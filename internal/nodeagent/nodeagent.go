@@ -107,8 +107,9 @@ func DryRun(o Options, out io.Writer) error {
 	return err
 }
 
-// Check asks the readiness endpoints of the version in o.From and compares its variables with those that systemd gives
-// to services. It writes what is as it should be to out; the error says all that is not.
+// Check asks the readiness endpoints of the version in o.From, compares its variables with those that systemd gives to
+// services, and reads what failed when the node was prepared. It writes what is as it should be to out; the error says
+// all that is not.
 func Check(ctx context.Context, o Options, out io.Writer) error {
 	version, err := o.version()
 	if err != nil {
@@ -119,6 +120,9 @@ func Check(ctx context.Context, o Options, out io.Writer) error {
 		return err
 	}
 	var good, bad []string
+	if found := problems(on); found != "" {
+		bad = append(bad, "when the node was prepared: "+found)
+	}
 	if err := check(ctx, on, version); err != nil {
 		bad = append(bad, err.Error())
 	} else {

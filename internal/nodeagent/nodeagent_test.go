@@ -42,7 +42,7 @@ func newFolders(t *testing.T) folders {
 	f := folders{t, nodeagent.Options{Root: t.TempDir(), From: t.TempDir(), State: t.TempDir()}}
 	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:old@proxy:3128"))
 	f.mount(contract.KeyTrustedCABundle, systemd.EnvironmentFileHeader+"\n")
-	f.mount(contract.KeySetup, "#!/bin/sh\n"+systemd.EnvironmentFileHeader+"\n")
+	f.mount(contract.KeySetup, patch.Setup())
 	f.recipe(false, contract.TargetCommands, contract.TargetTrust)
 	for key, at := range map[string]struct {
 		path string
@@ -342,11 +342,10 @@ func TestApply_WaitsForAnotherOne(t *testing.T) {
 		versions := map[string]string{}
 		for who, from := range map[string]folders{"a": f, "b": other} {
 			mark := fmt.Sprintf("%s%d", who, round)
-			env, script := proxyEnv(t, "http://u:"+mark+"@proxy:3128"), "#!/bin/sh\n"+systemd.EnvironmentFileHeader+"\n# "+mark+"\n"
+			env, bundle := proxyEnv(t, "http://u:"+mark+"@proxy:3128"), systemd.EnvironmentFileHeader+"\n# "+mark+"\n"
 			from.mount(contract.KeyProxyEnv, env)
-			from.mount(contract.KeyTrustedCABundle, systemd.EnvironmentFileHeader+"\n")
-			from.mount(contract.KeySetup, script)
-			versions[env] = script
+			from.mount(contract.KeyTrustedCABundle, bundle)
+			versions[env] = bundle
 		}
 		var running sync.WaitGroup
 		errs := make([]error, 2)
@@ -358,9 +357,9 @@ func TestApply_WaitsForAnotherOne(t *testing.T) {
 			t.Fatalf("round %d: %v", round, err)
 		}
 		env, err := os.ReadFile(f.path(contract.PathProxyEnv))
-		script, err2 := os.ReadFile(f.path(contract.PathSetup))
-		if err := errors.Join(err, err2); err != nil || versions[string(env)] != string(script) {
-			t.Fatalf("round %d: a mixture of versions, %v:\n%s%s", round, err, env, script)
+		bundle, err2 := os.ReadFile(f.path(contract.PathTrustedCA))
+		if err := errors.Join(err, err2); err != nil || versions[string(env)] != string(bundle) {
+			t.Fatalf("round %d: a mixture of versions, %v:\n%s%s", round, err, env, bundle)
 		}
 		if left, err := filepath.Glob(f.path("/etc/capi-proxy-patcher/.*")); err != nil || len(left) > 0 {
 			t.Fatalf("round %d: left %q, %v", round, left, err)
@@ -420,9 +419,9 @@ func TestWatch_SaysWhatDiffers(t *testing.T) {
 	t.Parallel()
 	f := newFolders(t)
 	f.recipe(false, contract.TargetKubelet, contract.TargetTrust)
-	dropIn, err := systemd.EnvironmentFileDropIn(contract.PathProxyEnv, contract.PathNodeEnv)
+	recipe, err := patch.NewRecipe(patch.Options{Targets: []contract.Target{contract.TargetKubelet}})
 	must(t, err)
-	f.put("/etc/systemd/system/kubelet.service.d/http-proxy.conf", string(dropIn), 0o644)
+	f.put(recipe.Files[1].Path, recipe.Files[1].Content, 0o644)
 	f.put(contract.PathNodeEnv, systemd.EnvironmentFileHeader+"\nNO_PROXY=\"10.0.0.1\"\n", 0o600)
 	address := freeAddress(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -455,7 +454,7 @@ func TestWatch_SaysWhatDiffers(t *testing.T) {
 		"/etc/capi-proxy-patcher/setup.sh, /etc/capi-proxy-patcher/node.env\n")
 	f.put(contract.PathNodeEnv, systemd.EnvironmentFileHeader+"\nNO_PROXY=\"10.0.0.1,10.0.0.2\"\n", 0o600)
 	f.put(contract.PathProxyEnv, proxyEnv(t, "http://u:old@proxy:3128"), 0o600)
-	f.put(contract.PathSetup, "#!/bin/sh\n"+systemd.EnvironmentFileHeader+"\n", 0o755)
+	f.put(contract.PathSetup, patch.Setup(), 0o755)
 	expect(http.StatusOK, "ok\n")
 	cancel()
 	if err := <-ended; err != nil {

@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/netip"
@@ -24,6 +25,7 @@ import (
 
 // Names of the probes of a node. Each has a section in docs/troubleshooting.md.
 const (
+	CodeNodeProblems  finding.Code = "node-problems"
 	CodeNodeVariables finding.Code = "node-variables"
 	CodeNodeTrust     finding.Code = "node-trust"
 	CodeNodeEndpoint  finding.Code = "node-endpoint"
@@ -70,6 +72,7 @@ func Probe(ctx context.Context, o ProbeOptions) ([]Answer, error) {
 		return nil, err
 	}
 	p := prober{on: on}
+	p.problems()
 	p.variables()
 	roots := p.trust()
 	outside := newClient(roots, p.config, nil)
@@ -106,6 +109,28 @@ type prober struct {
 
 func (p *prober) say(code finding.Code, good bool, format string, args ...any) {
 	p.answers = append(p.answers, Answer{code, good, finding.Line(fmt.Sprintf(format, args...), maxProbe)})
+}
+
+// problems passes on what could not be done when the node was prepared.
+func (p *prober) problems() {
+	if found := problems(p.on); found != "" {
+		p.say(CodeNodeProblems, false, "%s", found)
+	} else {
+		p.say(CodeNodeProblems, true, "nothing failed when the node was prepared")
+	}
+}
+
+// problems returns what is in contract.PathProblems, on one line, "" if there is no such file.
+func problems(on Files) string {
+	f, err := on.Read(contract.PathProblems)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return ""
+	case err != nil:
+		return err.Error()
+	}
+	text := strings.ReplaceAll(string(f.Content), contract.Name+": ", "")
+	return finding.Line(strings.Join(strings.Split(strings.TrimSpace(text), "\n"), "; "), maxProbe)
 }
 
 // variables reads the files that systemd reads for containerd and kubelet, in their order.

@@ -23,6 +23,7 @@ func TestProbe_NamesWhatIsWrong(t *testing.T) {
 		userinfo, noProxy, apiServer string
 		away, untrusted              bool
 		without                      bool
+		problems                     string
 		want                         map[string]string // what is wrong, by check
 	}{
 		"all is well": {},
@@ -45,11 +46,18 @@ func TestProbe_NamesWhatIsWrong(t *testing.T) {
 		"a node that has booted without the proxy": {without: true, want: map[string]string{
 			"node-variables": "the node has no /etc/capi-proxy-patcher/proxy.env", "node-endpoint": "directly",
 		}},
+		"a node that could not be prepared": {
+			problems: "capi-proxy-patcher: certificates are not trusted: \x1b[31m\ncapi-proxy-patcher: containerd did not restart\n" + strings.Repeat("x", 1<<20),
+			want:     map[string]string{"node-problems": `certificates are not trusted: [31m; containerd did not restart; xxx`},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newProxy(t, server, http.StatusOK)
 			f := newFolders(t)
+			if test.problems != "" {
+				f.put(contract.PathProblems, test.problems, 0o644)
+			}
 			if test.away {
 				p.Close()
 			}
@@ -77,7 +85,7 @@ func TestProbe_NamesWhatIsWrong(t *testing.T) {
 					t.Errorf("%s: %t, %s; want %s", answer.Check, answer.OK, answer.Message, want)
 				}
 			}
-			want := []string{"node-variables", "node-trust", "node-endpoint", "node-api-server", "node-network"}
+			want := []string{"node-problems", "node-variables", "node-trust", "node-endpoint", "node-api-server", "node-network"}
 			if !slices.Equal(checks, want) {
 				t.Errorf("answers are %v", checks)
 			}

@@ -51,9 +51,9 @@ func (s *Services) OwnAddresses() error {
 }
 
 // Trust implements node.Services.
-func (s *Services) Trust() error { return s.script("installing the certificates", "install-ca") }
+func (s *Services) Trust() error { return s.script("installing the certificates", "certificates") }
 
-// script runs a verb of contract.PathSetup.
+// script runs a verb of patch.Setup.
 func (s *Services) script(what, verb string) error {
 	if err := s.Ready(); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (s *Services) healthy(name string) error {
 	if err := asked(s.root, name, healthzOf(s.files, args))(try); err != nil {
 		return fmt.Errorf("%s does not answer before anything is changed: %w: see journalctl -u %[1]s on the node", name, err)
 	}
-	if name != containerdName || len(args) == 0 || !path.IsAbs(args[0]) {
+	if socketOf(name) == "" || len(args) == 0 || !path.IsAbs(args[0]) {
 		return nil
 	}
 	const what, unit = "loading the configuration of containerd", contract.Name + "-containerd-config" + service

@@ -24,9 +24,9 @@ func units(ctx context.Context, root string, on Files, v node.Version) (checked 
 	running := New(ctx, root, on, func(string) {})
 	defer running.Close()
 	var problems []string
-	for _, target := range []contract.Target{contract.TargetContainerd, contract.TargetKubelet} {
-		name := string(target)
-		ours, err := on.Read(systemd.DropInPath(name))
+	for _, u := range patch.Units() {
+		name := u.Name()
+		ours, err := on.Read(u.DropIn())
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !patch.HasMark(string(ours.Content)) {
 			continue
 		}

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
 // NodeChange is what an update in place changes on a node, as far as files differ: what is known is the bootstrap spec
@@ -54,11 +53,11 @@ func ChangeOf(spec Spec, recipe Recipe, got string, replace bool) NodeChange {
 		return NodeChange{Conflicts: c.Foreign}
 	}
 	changed := slices.Concat(c.Adds, c.Replaces, c.Removes, c.Foreign)
-	for _, service := range []contract.Target{contract.TargetContainerd, contract.TargetKubelet} {
-		dropIn := systemd.DropInPath(string(service))
+	for _, u := range Units() {
+		dropIn := u.DropIn()
 		if slices.Contains(changed, dropIn) || slices.Contains(changed, contract.PathTrustedCA) ||
 			slices.Contains(changed, contract.PathProxyEnv) && fileAt(recipe.Files, dropIn) != nil {
-			c.Restarts = append(c.Restarts, string(service))
+			c.Restarts = append(c.Restarts, u.Name())
 		}
 	}
 	return c

@@ -99,9 +99,7 @@ func IsTrustOnly(spec Spec) bool {
 	foreign := func(f File) bool {
 		return IsManagedFile(f) && !slices.Contains(targetsOf(clean(f.Path)), contract.TargetTrust)
 	}
-	others := func(c string) bool {
-		return isManagedCommand(c) && c != commandInstallCA && c != commandRestartContainerd
-	}
+	others := func(c string) bool { return isManagedCommand(c) && c != commandPrepare }
 	return IsPatched(spec) && !slices.ContainsFunc(spec.Files, foreign) &&
 		!slices.ContainsFunc(slices.Concat(spec.PreKubeadmCommands, spec.PostKubeadmCommands), others)
 }
@@ -109,8 +107,7 @@ func IsTrustOnly(spec Spec) bool {
 // isDropIn reports whether p is a drop-in of a configured unit with the name that the product uses. systemd merges
 // drop-ins by file name over all its folders, so a drop-in of that name in another folder is replaced, not added.
 func isDropIn(p string) bool {
-	return systemd.IsDropInOf(p, string(contract.TargetContainerd)) ||
-		systemd.IsDropInOf(p, string(contract.TargetKubelet))
+	return slices.ContainsFunc(Units(), func(u Unit) bool { return systemd.IsDropInOf(p, u.Name()) })
 }
 
 // conflicts returns the conflicts of spec with recipe, and whether a running node can have all of recipe beside them.
@@ -118,7 +115,7 @@ func conflicts(spec Spec, recipe Recipe) (found finding.Errors, onlyFiles bool) 
 	var needed []contract.Target // for conflicts
 	onlyFiles = true
 	wanted := recipe.Files
-	if slices.Contains(recipe.First, commandOwnAddresses) { // which writes a file that no spec has
+	if fileAt(recipe.Files, contract.PathProxyEnv) != nil { // from which the node writes a file that no spec has
 		wanted = append(slices.Clip(wanted), File{Path: contract.PathNodeEnv})
 	}
 	for i, f := range spec.Files {
@@ -177,7 +174,7 @@ func targetsOf(managed string) []contract.Target {
 	if managed == contract.PathNodeEnv {
 		managed = contract.PathProxyEnv
 	}
-	for _, f := range managedFiles {
+	for _, f := range managedFiles() {
 		if f.path == managed {
 			return f.targets
 		}
@@ -199,7 +196,7 @@ func overrides(spec Spec) []finding.Finding {
 			continue
 		}
 		name, _, found := strings.Cut(strings.TrimPrefix(strings.TrimSpace(command), "export "), "=")
-		if found && isProxyVariable(strings.TrimSpace(name)) {
+		if found && IsProxyVariable(strings.TrimSpace(name)) {
 			warnings = append(warnings, entryFinding(ListPre, i-countManaged(spec.PreKubeadmCommands[:i]),
 				"sets "+strings.TrimSpace(name)+" itself and overrides the proxy Secret for the commands after it",
 				"remove the command"))
@@ -221,7 +218,7 @@ func overridingDropIns(spec Spec, recipe Recipe) []finding.Finding {
 				continue
 			}
 			suspect := func(p string) bool { return isSuspect(spec, p) }
-			for _, does := range systemd.Overrides(f.Content, isProxyVariable, suspect) {
+			for _, does := range systemd.Overrides(f.Content, IsProxyVariable, suspect) {
 				own := countManaged(spec.Files[:i])
 				warnings = append(warnings, entryFinding(ListFiles, i-own,
 					fmt.Sprintf("%s %s, and systemd reads it after http-proxy.conf: %s may have other values than those of the "+

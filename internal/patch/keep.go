@@ -63,7 +63,7 @@ func split(commands []string) (first, last []string) {
 	for _, command := range commands {
 		switch {
 		case !isManagedCommand(command):
-		case command == commandRefreshAddresses, command == commandUnset, command == commandUnsetCredentials:
+		case command == commandUnset, command == commandUnsetCredentials:
 			last = append(last, command)
 		default:
 			first = append(first, command)

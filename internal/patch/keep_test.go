@@ -35,7 +35,7 @@ func TestKeep(t *testing.T) {
 		},
 		"commands of a user who had none stand between the first and the last": {
 			stored: patched(""), asked: patch.Spec{PreKubeadmCommands: []string{"echo new"}},
-			want: slices.Concat(commands[:len(commands)-2], []string{"echo new"}, commands[len(commands)-2:]), files: 5,
+			want: slices.Concat(commands[:2], []string{"echo new"}, commands[2:]), files: 5,
 		},
 		"a user who has none any more": {
 			stored: patched("preKubeadmCommands: [echo own]"), asked: patch.Spec{}, want: commands, files: 5,

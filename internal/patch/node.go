@@ -9,7 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
-	"strconv"
+	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
@@ -21,25 +21,23 @@ type NodeFile struct {
 	Content []byte
 }
 
-// nodeFiles is contract.KeyNodeFiles. A file has its content, or the key beside it with its content.
+// nodeFiles is contract.KeyNodeFiles. What has no value of the user is not in it: whoever writes Secrets must not decide
+// what root runs on a node.
 type nodeFiles struct {
-	Files []nodeFile `json:"files"`
+	// Files are paths.
+	Files []string `json:"files"`
 	// Replace lets the node replace files of others.
 	Replace bool `json:"replace,omitempty"`
 }
 
-type nodeFile struct {
-	Path    string `json:"path"`
-	Mode    string `json:"mode"`
-	Key     string `json:"key,omitempty"`
-	Content string `json:"content,omitempty"`
-}
-
-// NodeData adds contract.KeyNodeFiles to the data of a generated Secret: the files of a recipe, with the bytes and the
-// modes that a new Machine gets by its spec. A recipe without files removes those of the product from a node. replace
+// NodeData adds contract.KeyNodeFiles to the data of a generated Secret: the files of a recipe, which get the bytes and
+// the modes that a new Machine gets by its spec. A recipe without files removes those of the product from a node. replace
 // lets the node replace files of others.
 func NodeData(generated map[string][]byte, recipe Recipe, replace bool) (map[string][]byte, error) {
-	list := nodeFiles{Files: filesOf(recipe), Replace: replace}
+	list := nodeFiles{Files: []string{}, Replace: replace}
+	for _, f := range recipe.Files {
+		list.Files = append(list.Files, f.Path)
+	}
 	text, err := json.Marshal(list)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the files of nodes: %w", err)
@@ -49,18 +47,10 @@ func NodeData(generated map[string][]byte, recipe Recipe, replace bool) (map[str
 		data = map[string][]byte{}
 	}
 	if data[contract.KeySetup] == nil {
-		data[contract.KeySetup] = setup // what takes certificates out of the trust store
+		data[contract.KeySetup] = setup // without it the data of a generated Secret are not complete
 	}
 	data[contract.KeyNodeFiles] = text
 	return data, nil
-}
-
-func filesOf(recipe Recipe) []nodeFile {
-	files := make([]nodeFile, 0, len(recipe.Files))
-	for _, f := range recipe.Files {
-		files = append(files, nodeFile{Path: f.Path, Mode: f.Permissions, Key: f.ContentFrom.Key, Content: f.Content})
-	}
-	return files
 }
 
 // FilesDigest identifies the files of a recipe: which they are, not what a generated Secret has for them, so that
@@ -70,13 +60,16 @@ func FilesDigest(recipe Recipe) string {
 	if slices.Contains(recipe.Targets, contract.TargetStaticPods) {
 		return ""
 	}
-	text, _ := json.Marshal(filesOf(recipe)) //nolint:errchkjson // texts
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])[:16]
+	sum := sha256.New()
+	for _, f := range recipe.Files {
+		_, _ = fmt.Fprintf(sum, "%q\n", []string{f.Path, f.Permissions, f.ContentFrom.Key, f.Content})
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
-// ReadNodeData reads what NodeData has written. A path that is not the product's is an error, and so is content without
-// the mark of the product, because the next version could not replace it.
+// ReadNodeData reads what NodeData has written. Variables and certificates come from the data, all else from this
+// program. A path that is not the product's is an error, and so is content without the mark of the product, because the
+// next version could not replace it.
 func ReadNodeData(data map[string][]byte) (files []NodeFile, replace bool, err error) {
 	text, found := data[contract.KeyNodeFiles]
 	if !found {
@@ -86,20 +79,25 @@ func ReadNodeData(data map[string][]byte) (files []NodeFile, replace bool, err e
 	if err := json.Unmarshal(text, &list); err != nil || list.Files == nil {
 		return nil, false, errors.New("key " + contract.KeyNodeFiles + " of the mounted Secret is not a list of files")
 	}
-	for _, f := range list.Files {
-		place := fmt.Sprintf("key %s of the mounted Secret, file %.100q", contract.KeyNodeFiles, f.Path)
-		mode, err := strconv.ParseUint(f.Mode, 8, 9)
-		if err != nil || !slices.Contains(ManagedPaths(), f.Path) {
-			return nil, false, errors.New(place + ": not a path and a mode of " + contract.Name)
+	for _, name := range list.Files {
+		i := slices.IndexFunc(managedFiles(), func(f managedFile) bool { return f.path == name })
+		if i < 0 {
+			return nil, false, fmt.Errorf("key %s of the mounted Secret, file %.100q: not a path of %s", contract.KeyNodeFiles,
+				name, contract.Name)
 		}
-		content := []byte(f.Content)
-		if f.Key != "" {
-			content, place = data[f.Key], fmt.Sprintf("key %.100s of the mounted Secret", f.Key)
+		f := managedFiles()[i]
+		content := []byte(f.content)
+		switch f.key {
+		case "":
+		case contract.KeySetup:
+			content = []byte(SetupAsking(strings.Fields(string(data[contract.KeyReadiness]))))
+		default:
+			content = data[f.key]
 		}
 		if !HasMark(string(content)) {
-			return nil, false, fmt.Errorf("%s has no line \"Managed by %s\"", place, contract.Name)
+			return nil, false, fmt.Errorf("key %s of the mounted Secret has no line \"Managed by %s\"", f.key, contract.Name)
 		}
-		files = append(files, NodeFile{Path: f.Path, Mode: fs.FileMode(mode), Content: content})
+		files = append(files, NodeFile{Path: f.path, Mode: f.mode, Content: content})
 	}
 	return files, list.Replace, nil
 }
@@ -108,7 +106,7 @@ func ReadNodeData(data map[string][]byte) (files []NodeFile, replace bool, err e
 // refer to them.
 func ManagedPaths() []string {
 	var own, dropIns []string
-	for _, f := range managedFiles {
+	for _, f := range managedFiles() {
 		if f.key != "" {
 			own = append(own, f.path)
 		} else {

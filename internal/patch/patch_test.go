@@ -12,6 +12,7 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -175,6 +176,40 @@ func TestRecipe_IsGolden(t *testing.T) {
 	}
 }
 
+// choices are all sets of targets, the empty one among them.
+func choices() [][]contract.Target {
+	sets := [][]contract.Target{{}}
+	for _, target := range contract.AllTargets() {
+		for _, set := range sets {
+			sets = append(sets, append(slices.Clone(set), target))
+		}
+	}
+	return sets
+}
+
+func TestEnsure_TwiceIsOnceAndRemoveUndoesItForEveryChoice(t *testing.T) {
+	t.Parallel()
+	for _, targets := range choices() {
+		r := recipe(t, patch.Options{Targets: targets})
+		for _, own := range []string{ownUser, "{}", "postKubeadmCommands: [echo own]"} {
+			once := ensure(t, parse(t, own), r)
+			if again, err := patch.Ensure(api.Spec(once), r); err != nil || len(again.Edits) > 0 {
+				t.Errorf("%v: a second Ensure has edits %v, error %v", targets, again.Edits, err)
+			}
+			if patch.IsPatched(api.Spec(once)) != (len(targets) > 0) {
+				t.Errorf("%v: IsPatched is wrong of %v", targets, once)
+			}
+			if diff := cmp.Diff(parse(t, own), apply(t, once, patch.Remove(api.Spec(once))), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%v: Remove leaves (-want +got):\n%s", targets, diff)
+			}
+			all := ensure(t, parse(t, own), recipe(t, patch.Options{Targets: contract.AllTargets()}))
+			if diff := cmp.Diff(once, ensure(t, all, r), cmpopts.EquateEmpty()); len(targets) > 0 && diff != "" {
+				t.Errorf("%v: after all targets (-want +got):\n%s", targets, diff)
+			}
+		}
+	}
+}
+
 // What is in the Secret with certificates is in the golden bootstrap data.
 func TestSecretData_WithoutCertificatesIsGolden(t *testing.T) {
 	t.Parallel()
@@ -191,11 +226,11 @@ func TestEnsure_PutsBackWhatIsOutOfPlace(t *testing.T) {
 	spec := api.Spec(want)
 	for name, commands := range map[string][]string{
 		"a managed command twice":       append([]string{spec.PreKubeadmCommands[1]}, spec.PreKubeadmCommands...),
-		"managed commands at the end":   append(spec.PreKubeadmCommands[5:9:9], spec.PreKubeadmCommands[:5]...),
-		"managed commands missing":      spec.PreKubeadmCommands[4:7],
-		"managed command between own":   slices.Insert(slices.Clone(spec.PreKubeadmCommands[5:]), 1, spec.PreKubeadmCommands[0]),
-		"first and last exchanged":      append(append(spec.PreKubeadmCommands[7:9:9], spec.PreKubeadmCommands[1:7]...), spec.PreKubeadmCommands[0]),
-		"only the commands of the user": spec.PreKubeadmCommands[5:7],
+		"managed commands at the end":   append(spec.PreKubeadmCommands[2:5:5], spec.PreKubeadmCommands[:2]...),
+		"managed commands missing":      spec.PreKubeadmCommands[1:4],
+		"managed command between own":   slices.Insert(slices.Clone(spec.PreKubeadmCommands[2:]), 1, spec.PreKubeadmCommands[0]),
+		"first and last exchanged":      append(append(spec.PreKubeadmCommands[4:5:5], spec.PreKubeadmCommands[1:4]...), spec.PreKubeadmCommands[0]),
+		"only the commands of the user": spec.PreKubeadmCommands[2:4],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -442,7 +477,7 @@ func TestIsTrustOnly_KnowsTheEntriesOfEachTarget(t *testing.T) {
 		}
 		return patch.Apply(user, goal.Edits)
 	}
-	alone, both := with(contract.TargetTrust), with(contract.TargetTrust, contract.TargetContainerd)
+	alone, both := with(contract.TargetTrust), with(contract.TargetTrust, contract.TargetCommands)
 	for name, test := range map[string]struct {
 		spec patch.Spec
 		want bool

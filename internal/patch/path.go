@@ -24,9 +24,9 @@ func ReadsContent(p string) bool { return IsManagedPath(p) || len(laterDropInOf(
 // laterDropInOf returns the units for which a file at p is a drop-in that systemd reads after ours.
 func laterDropInOf(p string) []contract.Target {
 	var units []contract.Target
-	for _, unit := range []contract.Target{contract.TargetContainerd, contract.TargetKubelet} {
-		if systemd.IsLaterDropInOf(p, string(unit)) {
-			units = append(units, unit)
+	for _, u := range Units() {
+		if systemd.IsLaterDropInOf(p, u.Name()) {
+			units = append(units, u.Target)
 		}
 	}
 	return units

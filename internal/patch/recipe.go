@@ -3,6 +3,7 @@ package patch
 import (
 	"cmp"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sync"
 
@@ -56,7 +57,7 @@ func NewRecipe(o Options) (Recipe, error) {
 		return Recipe{}, fmt.Errorf("output version %d is not known to this version of %s; use a newer one",
 			o.Version, contract.Name)
 	}
-	return builder{Options: o}.recipe()
+	return builder{Options: o}.recipe(), nil
 }
 
 // TargetsPlace says where the user sets targets. in is Options.TargetsIn.
@@ -71,125 +72,123 @@ func (b builder) targets(some ...contract.Target) bool {
 	return slices.ContainsFunc(some, func(t contract.Target) bool { return slices.Contains(b.Targets, t) })
 }
 
+// Unit is a service of a node that gets the variables from a drop-in.
+type Unit struct {
+	// Target asks for the drop-in. It is the name of the unit without ".service", too.
+	Target contract.Target
+	// Starts reports that kubeadm starts the unit after the commands of a bootstrap spec, and that clients in it ask for
+	// addresses of the node: it reads contract.PathNodeEnv, which it writes anew before each start. Other units run
+	// already, and contract.PathSetup restarts them.
+	Starts bool
+	// Socket answers for gRPC requests of the CRI when the unit is healthy. A unit without one answers by HTTP, where its
+	// configuration says.
+	Socket string
+}
+
+// Units returns the services that get the variables, in the order in which they are restarted. Nothing else knows them
+// by name but the script.
+func Units() []Unit {
+	return []Unit{
+		{Target: contract.TargetContainerd, Socket: "/run/containerd/containerd.sock"},
+		{Target: contract.TargetKubelet, Starts: true},
+	}
+}
+
+// Name is the name of the unit without ".service".
+func (u Unit) Name() string { return string(u.Target) }
+
+// DropIn is the path of its drop-in.
+func (u Unit) DropIn() string { return systemd.DropInPath(u.Name()) }
+
 // managedFile is a file in a spec.
 type managedFile struct {
-	path, mode string
-	// key is the key of the generated Secret from which it comes, "" if it is in the spec.
-	key string
+	path string
+	mode fs.FileMode
+	// key is the key of the generated Secret from which it comes, content what it has if it does not come from there.
+	key, content string
 	// targets are the targets that need it.
 	targets []contract.Target
 }
 
-// managedFiles are the files of output version 1, in order.
-var managedFiles = []managedFile{ //nolint:gochecknoglobals // a constant
-	{
-		contract.PathProxyEnv, "0600", contract.KeyProxyEnv,
-		[]contract.Target{
-			contract.TargetContainerd, contract.TargetKubelet, contract.TargetCommands, contract.TargetStaticPods,
-		},
-	},
-	{systemd.DropInPath(string(contract.TargetContainerd)), "0644", "", []contract.Target{contract.TargetContainerd}},
-	{systemd.DropInPath(string(contract.TargetKubelet)), "0644", "", []contract.Target{contract.TargetKubelet}},
-	{contract.PathTrustedCA, "0644", contract.KeyTrustedCABundle, []contract.Target{contract.TargetTrust}},
-	{
-		contract.PathSetup, "0755", contract.KeySetup,
-		[]contract.Target{
-			contract.TargetContainerd, contract.TargetKubelet, contract.TargetCommands, contract.TargetTrust,
-			contract.TargetStaticPods,
-		},
-	},
-}
-
-// dropIn is the content of drop-ins, whatever the settings are.
-var dropIn = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals // a constant
-	content, err := systemd.EnvironmentFileDropIn(contract.PathProxyEnv, contract.PathNodeEnv)
-	return string(content), err
+// managedFiles returns the files of output version 1, in order.
+var managedFiles = sync.OnceValue(func() []managedFile { //nolint:gochecknoglobals // a constant
+	all := contract.AllTargets()
+	variables := slices.DeleteFunc(contract.AllTargets(), func(t contract.Target) bool { return t == contract.TargetTrust })
+	files := []managedFile{{contract.PathProxyEnv, 0o600, contract.KeyProxyEnv, "", variables}}
+	for _, u := range Units() {
+		files = append(files, managedFile{u.DropIn(), 0o644, "", dropIn(u), []contract.Target{u.Target}})
+	}
+	return append(files,
+		managedFile{contract.PathTrustedCA, 0o644, contract.KeyTrustedCABundle, "", []contract.Target{contract.TargetTrust}},
+		managedFile{contract.PathSetup, 0o755, contract.KeySetup, "", all})
 })
 
-func (b builder) recipe() (Recipe, error) {
+// dropIn is the content of the drop-in of a unit, whatever the settings are. A missing file stops no unit.
+func dropIn(u Unit) string {
+	if u.Starts {
+		return systemd.EnvironmentFileDropIn("/bin/sh "+contract.PathSetup+" own-addresses", contract.PathProxyEnv,
+			contract.PathNodeEnv)
+	}
+	return systemd.EnvironmentFileDropIn("", contract.PathProxyEnv)
+}
+
+func (b builder) recipe() Recipe {
 	recipe := Recipe{
 		Version: b.Version, Targets: b.Targets,
 		TargetsIn: TargetsPlace(b.TargetsIn),
 	}
-	content, err := dropIn()
-	if err != nil {
-		return Recipe{}, fmt.Errorf("rendering drop-in: %w", err)
-	}
-	recipe.Files = make([]File, 0, len(managedFiles))
-	for _, f := range managedFiles {
+	for _, f := range managedFiles() {
 		if !b.targets(f.targets...) {
 			continue
 		}
-		file := File{Path: f.path, Owner: "root:root", Permissions: f.mode}
-		if f.key == "" {
-			file.Content = content
-		} else {
+		file := File{Path: f.path, Owner: "root:root", Permissions: fmt.Sprintf("%04o", f.mode), Content: f.content}
+		if f.key != "" {
 			file.ContentFrom = SecretKey{Name: b.SecretName, Key: f.key}
 		}
 		recipe.Files = append(recipe.Files, file)
 	}
-	shell := b.targets(contract.TargetCommands, contract.TargetStaticPods)
-	own := shell || b.targets(contract.TargetContainerd, contract.TargetKubelet)
-	if own {
-		recipe.First = append(recipe.First, commandOwnAddresses)
-	}
-	if shell {
-		recipe.First, recipe.Post = append(recipe.First, commandExport), []string{commandExport}
-	}
-	for _, c := range []struct {
-		command string
-		targets []contract.Target
-	}{
-		{commandInstallCA, []contract.Target{contract.TargetTrust}},
-		{commandDaemonReload, []contract.Target{contract.TargetContainerd, contract.TargetKubelet}},
-		{commandRestartContainerd, []contract.Target{contract.TargetContainerd, contract.TargetTrust}},
-	} {
-		if b.targets(c.targets...) {
-			recipe.First = append(recipe.First, c.command)
-		}
-	}
-	if own && b.targets(contract.TargetKubelet, contract.TargetCommands, contract.TargetStaticPods) {
-		recipe.Last = []string{commandRefreshAddresses} // the user's commands may have added addresses
+	if len(recipe.Files) > 0 {
+		recipe.First = []string{commandPrepare}
 	}
 	switch {
 	case b.targets(contract.TargetStaticPods):
-		recipe.Last = append(recipe.Last, commandUnsetCredentials)
+		recipe.Last = []string{commandUnsetCredentials}
 	case b.targets(contract.TargetCommands):
-		recipe.Last = append(recipe.Last, commandUnset)
+		recipe.Last = []string{commandUnset}
+	default:
+		return recipe
 	}
-	return recipe, nil
+	recipe.First, recipe.Post = append(recipe.First, commandExport), []string{commandExport}
+	return recipe
 }
 
-// Managed commands of output version 1. Each runs in cloud-init's sh without set -e and in Ignition's bash with it.
-// People read them, so that none is longer than 100 characters. Of those that evaluate what the script prints, false is
-// the status if the script fails or prints nothing.
+// Managed commands of output version 1. Each runs in cloud-init's sh without set -e and in Ignition's bash with it, and
+// none stops the bootstrap. People read them, so that none is longer than 100 characters.
 const (
-	commandOwnAddresses      = "sh " + contract.PathSetup + " own-addresses || :" + mark
-	commandRefreshAddresses  = "sh " + contract.PathSetup + " refresh-addresses || :" + mark
-	commandExport            = `eval "false; $(sh ` + contract.PathSetup + ` export)" || exit 1` + mark
-	commandInstallCA         = "sh " + contract.PathSetup + " install-ca || exit 1" + mark
-	commandDaemonReload      = "sh " + contract.PathSetup + " daemon-reload || exit 1" + mark
-	commandRestartContainerd = "sh " + contract.PathSetup + " restart-containerd || exit 1" + mark
+	// commandPrepare ends with an error only if there is no script.
+	commandPrepare = "sh " + contract.PathSetup + " || :" + mark
+	// commandExport exports the variables of the files that there are. It does not source them: a shell ends if it
+	// cannot find a file that it is told to source.
+	commandExport = `set -a; eval "$(cd /etc/capi-proxy-patcher && cat proxy.env node.env)"; set +a` + mark
 	// commandUnset unsets every *_proxy variable, in any spelling, because kubeadm copies them into static Pods and
-	// kube-proxy. It stops the bootstrap if one stays: a missing tool, a readonly variable or a name that a shell cannot
-	// unset stops it.
-	commandUnset = `eval "false; $(sh ` + contract.PathSetup + ` unset)" || exit 1` + mark
+	// kube-proxy. It evaluates one command for each name, so that neither the user's IFS nor a variable that cannot be
+	// unset keeps another; "command" lets such a one not end the shell. In the locale C bytes that are no text match, too.
+	commandUnset = `eval "$(env|LC_ALL=C sed -nE 's/^(\w*_proxy)=.*/command unset \1||:/Ip')"` + mark
 	// commandUnsetCredentials is commandUnset for variables whose value has an at sign, as a URL with a user has.
-	commandUnsetCredentials = `eval "false; $(sh ` + contract.PathSetup + ` unset-userinfo)" || exit 1` + mark
+	commandUnsetCredentials = `eval "$(env|LC_ALL=C sed -nE 's/^(\w*_proxy)=.*@.*/command unset \1||:/Ip')"` + mark
 )
 
 // isManagedCommand reports whether any version of this product writes command.
 func isManagedCommand(command string) bool {
 	switch command {
-	case commandOwnAddresses, commandExport, commandInstallCA, commandDaemonReload, commandRestartContainerd,
-		commandRefreshAddresses, commandUnset, commandUnsetCredentials:
+	case commandPrepare, commandExport, commandUnset, commandUnsetCredentials:
 		return true
 	}
 	return false
 }
 
-// isProxyVariable reports whether name is a variable that the product sets.
-func isProxyVariable(name string) bool {
+// IsProxyVariable reports whether name is a variable that the product sets.
+func IsProxyVariable(name string) bool {
 	switch name {
 	case "HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy":
 		return true

@@ -15,31 +15,29 @@ var setupSource string
 var endpointsSource string
 
 var (
-	setupScript     = sync.OnceValue(func() string { return withoutComments(setupSource) })     //nolint:gochecknoglobals // a constant
-	endpointsScript = sync.OnceValue(func() string { return withoutComments(endpointsSource) }) //nolint:gochecknoglobals // a constant
+	setupScript     = sync.OnceValue(func() string { return compact(setupSource) })     //nolint:gochecknoglobals // a constant
+	endpointsScript = sync.OnceValue(func() string { return compact(endpointsSource) }) //nolint:gochecknoglobals // a constant
 )
 
 // scriptHeader matches the comments that stay: the interpreter, and whose file it is.
 var scriptHeader = regexp.MustCompile(`^#(!| Managed by )`)
 
-// withoutComments removes the comments of a script, because user data of clouds is limited.
-func withoutComments(script string) string {
+// compact removes comments, empty lines and indentation, because user data of clouds is limited and Ignition's is not
+// compressed. The scripts have no string and no here-document that goes over lines.
+func compact(script string) string {
 	var b strings.Builder
-	b.Grow(len(script))
 	for line := range strings.Lines(script) {
-		if scriptHeader.MatchString(line) || !strings.HasPrefix(strings.TrimLeft(line, "\t"), "#") {
+		line = strings.TrimLeft(line, "\t")
+		if scriptHeader.MatchString(line) || !strings.HasPrefix(line, "#") && line != "\n" {
 			b.WriteString(line)
 		}
 	}
 	return b.String()
 }
 
-// Setup returns the one script that runs on a node, setup.sh without its comments. It adds the node's own addresses to
-// NO_PROXY, trusts the certificates of a bundle, reloads systemd, restarts containerd, and prints what a shell
-// evaluates to set and unset the variables, each as a verb of its own, so that the commands in a bootstrap spec stay
-// short and constant:
-//
-//	sh /etc/capi-proxy-patcher/setup.sh install-ca || exit 1
+// Setup returns the one script that runs on a node: it adds the node's own addresses to NO_PROXY, trusts the
+// certificates of a bundle, makes systemd read the drop-ins and restarts containerd, by what it finds in its folder. It
+// stops no bootstrap; what it cannot do is a line in the log, on the console and in contract.PathProblems.
 //
 // It runs unchanged in dash, bash and busybox sh. It knows the trust stores of Debian and Ubuntu, of RHEL, Fedora,
 // Rocky, Alma, Oracle, Amazon and Azure Linux, of SUSE, of Arch, of Photon and of Flatcar. It is ASCII, and has nothing
@@ -65,7 +63,7 @@ func SetupAsking(endpoints []string) string {
 	if len(origins) == 0 {
 		return setupScript()
 	}
-	return setupScript() + "endpoints='" + strings.Join(origins, " ") + "' last=$?\n" + endpointsScript()
+	return setupScript() + "endpoints='" + strings.Join(origins, " ") + "'\n" + endpointsScript()
 }
 
 // hostCharacters are those of a host and a port that need no quoting.

@@ -5,138 +5,96 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/shells"
 )
 
 // endpoints are as a proxy Secret may have them: with a token, and with characters of a shell.
 var endpoints = []string{
-	"https://registry.corp/v2/?token=secret", "https://registry.corp/$(reboot)';reboot", "http://[fd00::1]:5000/v2/",
+	"https://registry.corp/v2/?token=s3cr", "https://registry.corp/$(reboot)';reboot", "http://[fd00::1]:5000/v2/",
 }
 
-const (
-	notRunning = "capi-proxy-patcher: containerd is not running (inactive), nothing to restart\n"
-	unreached  = "capi-proxy-patcher: readiness endpoint https://registry.corp does not answer: "
-	noSecond   = "capi-proxy-patcher: readiness endpoint http://[fd00::1]:5000 does not answer: "
-)
-
-// asking is a node whose script asks endpoints by a curl with the body.
-func asking(t *testing.T, shell []string, curl string) *tree {
-	t.Helper()
-	n := newTree(t, shell...)
-	n.write("etc/capi-proxy-patcher/setup.sh", patch.SetupAsking(endpoints))
-	n.write("etc/capi-proxy-patcher/proxy.env", "# Managed by capi-proxy-patcher\nHTTPS_PROXY=\"http://user:secret@proxy.corp:1\"\nNO_PROXY=\"a\"\n")
-	n.write("etc/capi-proxy-patcher/node.env", "NO_PROXY=\"a,10.0.0.1\"\n")
-	n.write("dev/console", "")
-	n.tool("sh")
-	n.stubs("inactive", nil)
-	if curl != "" {
-		n.stub("curl", curl)
-	}
-	return n
-}
-
-func TestRestartContainerd_ReportsReadinessEndpoints(t *testing.T) {
+func TestEndpoints_AreAskedWhenANodeBoots(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ curl, want string }{
-		"all answer":                   {"printf '401 200 '", "capi-proxy-patcher: readiness endpoints answer\n"},
-		"without a proxy":              {"printf '200 000 '", "capi-proxy-patcher: readiness endpoints answer\n"},
-		"the proxy wants a password":   {"case $* in *https*) printf '000 407 '; exit 56; esac; printf '407 000 '", unreached + "status 407 of the proxy\n" + noSecond + "status 407\n"},
-		"the proxy finds nothing":      {"case $* in *https*) printf '000 503 '; exit 56; esac; printf '504 000 '", unreached + "status 503 of the proxy\n" + noSecond + "status 504\n"},
-		"no name, no connection":       {"printf '000 000 '; case $* in *https*) exit 5; esac; exit 7", unreached + "no address for its name, or that of the proxy\n" + noSecond + "no connection\n"},
-		"no name, no answer":           {"printf '000 000 '; case $* in *https*) exit 6; esac; exit 28", unreached + "no address for its name, or that of the proxy\n" + noSecond + "no answer in 5 s\n"},
-		"a certificate, another cause": {"printf '000 200 '; case $* in *https*) exit 60; esac; exit 99", unreached + "certificate not trusted\n" + noSecond + "curl failed\n"},
-		"curl is killed":               {"kill -9 $$", unreached + "no answer in 5 s\n" + noSecond + "no answer in 5 s\n"},
-		"curl does not know an option": {"echo secret >&2; exit 2", unreached + "curl failed\n" + noSecond + "curl failed\n"},
+	const (
+		first  = "readiness endpoint https://registry.corp does not answer: "
+		second = "readiness endpoint http://[fd00::1]:5000 does not answer: "
+		silent = "no answer in 5 s"
+		failed = "curl failed"
+	)
+	ends := func(one, other string) string {
+		return "printf '000 000 '; case $* in *https*) exit " + one + "; esac; exit " + other
+	}
+	for name, test := range map[string]struct {
+		curl string
+		says []string
+	}{
+		"all answer":                     {"printf '401 200 '", nil},
+		"without a proxy":                {"printf '200 000 '", nil},
+		"the proxy wants a password":     {"case $* in *https*) printf '000 407 '; exit 56; esac; printf '407 000 '", []string{first + "status 407 of the proxy", second + "status 407"}},
+		"the proxy finds nothing":        {"case $* in *https*) printf '000 503 '; exit 56; esac; printf '504 000 '", []string{first + "status 503 of the proxy", second + "status 504"}},
+		"no name of proxy or host":       {ends("5", "6"), []string{first + "no address for its name, or that of the proxy", second + "no address for its name, or that of the proxy"}},
+		"no connection, no answer":       {ends("7", "28"), []string{first + "no connection", second + silent}},
+		"a certificate, another cause":   {ends("60", "99"), []string{first + "certificate not trusted", second + failed}},
+		"curl is killed":                 {"kill -9 $$", []string{first + failed, second + failed}},
+		"curl does not know an option":   {"echo s3cr >/dev/null; exit 2", []string{first + failed, second + failed}},
+		"curl is not there":              {"", []string{first + failed, second + failed}},
+		"an answer, and one that is not": {"case $* in *https*) printf '200 200 '; exit; esac; printf '000 000 '; exit 7", []string{second + "no connection"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, shell := range shells.Installed(t) {
-				n := asking(t, shell.Argv, `env | grep _PROXY= >"$CALLS.env"; `+test.curl)
-				n.tool("env")
-				n.tool("grep")
-				got := n.run("restart-containerd")
-				if diff := cmp.Diff(treeOutcome{Stdout: notRunning + test.want, Calls: got.Calls}, got); diff != "" {
-					t.Errorf("%s (-want +got):\n%s", shell.Name, diff)
+			oneNode(t, func(t *testing.T, n *node) {
+				n.script = patch.SetupAsking(endpoints)
+				n.remove(ourFolder + "trusted-ca.pem")
+				if test.curl != "" {
+					n.stub("curl", `env >>`+n.path("seen")+"\n"+test.curl)
 				}
-				if diff := cmp.Diff(test.want, n.read("dev/console")); diff != "" {
-					t.Errorf("%s: console (-want +got):\n%s", shell.Name, diff)
+				if diff := cmp.Diff(test.says, n.run(), cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
 				}
-				calls := strings.SplitAfter(got.Calls, "\n")
-				if len(calls) != 4 || strings.Contains(got.Calls, "secret") || strings.Contains(got.Calls, "reboot") ||
-					!strings.HasSuffix(calls[1], " https://registry.corp/\n") || !strings.HasSuffix(calls[2], " http://[fd00::1]:5000/\n") {
-					t.Errorf("%s: calls %q", shell.Name, calls)
+				if want := len(test.says) == 0; (n.stdout == "capi-proxy-patcher: readiness endpoints answer\n") != want {
+					t.Errorf("stdout %q", n.stdout)
 				}
-				if env := n.read("calls.env"); !strings.Contains(env, "HTTPS_PROXY=http://user:secret@proxy.corp:1\n") ||
-					!strings.Contains(env, "NO_PROXY=a,10.0.0.1\n") {
-					t.Errorf("%s: curl has %q", shell.Name, env)
+				calls := strings.SplitAfter(strings.TrimPrefix(n.calls, asked+restarted), "\n")
+				if test.curl == "" {
+					return
 				}
-			}
+				if len(calls) != 3 || !strings.HasSuffix(calls[0], " https://registry.corp/\n") ||
+					!strings.HasSuffix(calls[1], " http://[fd00::1]:5000/\n") || strings.Contains(n.calls, "s3cr") {
+					t.Errorf("calls %q", calls)
+				}
+				seen := n.read("seen")
+				if !strings.Contains(seen, "\nHTTP_PROXY=http://u:s3cr%25t%40@p:3128\n") || !strings.Contains(seen, "NO_PROXY="+ownAddresses) {
+					t.Errorf("curl has %q", seen)
+				}
+			})
 		})
 	}
 }
 
-// Nothing is asked on a node without variables or curl, and without endpoints the script is that of every other node.
-func TestRestartContainerd_AsksNothingItCannot(t *testing.T) {
+// An endpoint that hangs takes 5 s; after three no more are asked. A verb asks none.
+func TestEndpoints_TakeAQuarterOfAMinuteAtMost(t *testing.T) {
 	t.Parallel()
-	eachTree(t, func(n *tree) {
-		t := n.t
-		n = asking(t, n.shell, "")
-		want := treeOutcome{Stdout: notRunning + "capi-proxy-patcher: readiness endpoints are not asked: curl not found\n", Calls: isActive}
-		if diff := cmp.Diff(want, n.run("restart-containerd")); diff != "" {
-			t.Errorf("without curl (-want +got):\n%s", diff)
+	eachNode(t, func(t *testing.T, n *node) {
+		n.script = patch.SetupAsking([]string{"https://a", "https://b", "https://c", "https://d", "https://e"})
+		n.stub("curl", "exit 28")
+		if says := n.run(); len(says) != 3 || strings.Count(n.calls, "curl -qgs -m 5 ") != 3 {
+			t.Errorf("says %q, calls %q", says, n.calls)
 		}
-		n.stub("curl", "exit 1")
-		n.remove("etc/capi-proxy-patcher/proxy.env")
-		if diff := cmp.Diff(treeOutcome{Stdout: notRunning, Calls: isActive}, n.run("restart-containerd")); diff != "" {
-			t.Errorf("without variables (-want +got):\n%s", diff)
+		for _, verb := range []string{"own-addresses", "certificates"} {
+			if says := n.run(verb); len(says) > 0 || strings.Contains(n.calls, "curl") {
+				t.Errorf("%s says %q, calls %q", verb, says, n.calls)
+			}
 		}
 	})
-	for _, bad := range []string{"{{", "{%", "{#", "${", "$$", "\n#"} {
-		if strings.Count(patch.SetupAsking(endpoints), bad) != strings.Count(patch.Setup(), bad) {
-			t.Errorf("%s is in it", bad)
-		}
-	}
+}
+
+func TestSetupAsking_LeavesOutWhatIsNoURL(t *testing.T) {
+	t.Parallel()
 	for _, none := range [][]string{nil, {"registry.corp"}, {"https:///"}, {"ftp://a"}, {"https://a'b"}, {"https://$a"}} {
 		if patch.SetupAsking(none) != patch.Setup() {
 			t.Errorf("%q changes the script", none)
 		}
-	}
-}
-
-// Other verbs end as they do in a script that asks nothing.
-func TestSetupAsking_AsksForOneVerbOnly(t *testing.T) {
-	t.Parallel()
-	eachTree(t, func(n *tree) {
-		t := n.t
-		for _, verb := range []string{"daemon-reload", "install-ca", "no-verb"} {
-			n := asking(t, n.shell, "exit 1")
-			got := n.run(verb)
-			n.write("etc/capi-proxy-patcher/setup.sh", patch.Setup())
-			if diff := cmp.Diff(n.run(verb), got); diff != "" {
-				t.Errorf("%s (-without +with):\n%s", verb, diff)
-			}
-			if console := n.read("dev/console"); console != "" {
-				t.Errorf("%s: console %q", verb, console)
-			}
-		}
-	})
-}
-
-// An endpoint that hangs is given up, and so are those after it when it takes too long.
-func TestRestartContainerd_EndsWhenEndpointsHang(t *testing.T) {
-	t.Parallel()
-	many := make([]string, 16)
-	for i := range many {
-		many[i] = "https://registry-" + string(rune('a'+i)) + ".corp"
-	}
-	n := asking(t, shells.Installed(t)[0].Argv, "exec sleep 300")
-	n.write("etc/capi-proxy-patcher/setup.sh", patch.SetupAsking(many))
-	n.env = append(n.env, "CAPI_PROXY_PATCHER_WAIT=1")
-	got := n.run("restart-containerd")
-	if asked := strings.Count(got.Calls, "curl "); got.Exit != 0 || asked == 0 || asked > 3 ||
-		!strings.HasSuffix(got.Stdout, ": no answer in 1 s\ncapi-proxy-patcher: further readiness endpoints are not asked\n") {
-		t.Errorf("%+v", got)
 	}
 }

@@ -32,8 +32,8 @@ func TestDecide_ConfiguresOnlyTrustWithoutAProxy(t *testing.T) {
 		trust      = "/etc/capi-proxy-patcher/setup.sh /etc/capi-proxy-patcher/trusted-ca.pem"
 		all        = "/etc/capi-proxy-patcher/proxy.env " + trust +
 			" /etc/systemd/system/containerd.service.d/http-proxy.conf /etc/systemd/system/kubelet.service.d/http-proxy.conf"
-		commands = "install-ca restart-containerd"
-		everyone = "own-addresses export install-ca daemon-reload restart-containerd refresh-addresses unset"
+		commands = "prepare"
+		everyone = "prepare export unset"
 	)
 	for name, test := range map[string]struct {
 		is             []is
@@ -79,23 +79,19 @@ func TestDecide_ConfiguresOnlyTrustWithoutAProxy(t *testing.T) {
 
 // managed names the managed files and commands of a spec.
 func managed(spec patch.Spec) (files, commands string) {
-	var paths, verbs []string
+	var paths, does []string
 	for _, f := range spec.Files {
 		if patch.IsManagedFile(f) {
 			paths = append(paths, f.Path)
 		}
 	}
 	for _, command := range spec.PreKubeadmCommands {
-		switch {
-		case strings.HasPrefix(command, "sh "):
-			verbs = append(verbs, strings.Fields(command)[2])
-		case strings.HasPrefix(command, "export "):
-			verbs = append(verbs, "export")
-		case strings.HasPrefix(command, "eval "):
-			verb, _, _ := strings.Cut(strings.Fields(command)[4], ")")
-			verbs = append(verbs, verb)
+		for begin, name := range map[string]string{"sh " + contract.PathSetup: "prepare", "set -a": "export", "command unset": "unset"} {
+			if strings.HasPrefix(command, begin) {
+				does = append(does, name)
+			}
 		}
 	}
 	slices.Sort(paths)
-	return strings.Join(paths, " "), strings.Join(slices.Compact(verbs), " ")
+	return strings.Join(paths, " "), strings.Join(does, " ")
 }

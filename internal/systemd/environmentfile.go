@@ -11,10 +11,11 @@ import (
 // EnvironmentFileHeader is the first line of every file that EnvironmentFile writes, a comment for all of its readers.
 const EnvironmentFileHeader = "# Managed by capi-proxy-patcher"
 
-// maxVar is the most bytes that Linux accepts for one "NAME=VALUE" string of
-// a process, without its final NUL: MAX_ARG_STRLEN in execve(2) is 128 KiB.
-// With a longer one systemd cannot start the service at all.
-const maxVar = 128*1024 - 1
+// maxVar is the most bytes of one "NAME=VALUE" string: the 128 KiB that Linux
+// accepts (MAX_ARG_STRLEN in execve(2)), less room for the addresses and names
+// that a node adds to NO_PROXY. With a longer one systemd cannot start the
+// service at all.
+const maxVar = 124 << 10
 
 // Var is one environment variable.
 type Var struct {
@@ -65,8 +66,8 @@ func EnvironmentFile(vars []Var) ([]byte, error) {
 //   - its value holds "{{", "{%" or "{#", because cloud-init renders the
 //     whole of user-data as a Jinja template and drops all of it if one of
 //     them is not the start of valid Jinja;
-//   - name, "=" and value are longer than 131,071 bytes, the limit of
-//     execve(2) for one variable.
+//   - name, "=" and value are longer than 126,976 bytes, which leaves room
+//     below the limit of execve(2) for one variable.
 //
 // Its error is one line with all of it, which names the variable and a byte offset, never the value.
 func ValidateVars(vars []Var) error {

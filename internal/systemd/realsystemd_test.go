@@ -36,21 +36,17 @@ func TestEnvironmentDropIn_ReachesAServiceOfSystemd(t *testing.T) {
 func TestEnvironmentFileDropIn_ReachesAServiceOfSystemd(t *testing.T) {
 	t.Parallel()
 	const path = "/etc/capi-proxy-patcher/proxy.env"
-	dropIn, err := systemd.EnvironmentFileDropIn(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	env, err := systemd.EnvironmentFile([]systemd.Var{{Name: "HTTP_PROXY", Value: "http://p%40ss@proxy:3128"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := map[string][]byte{systemd.DropInPath("containerd"): dropIn, path: env}
+	files := map[string][]byte{systemd.DropInPath("containerd"): []byte(systemd.EnvironmentFileDropIn("", path)), path: env}
 	if got := realsystemd.Start(t, "containerd", files); got.Environ["HTTP_PROXY"] != "http://p%40ss@proxy:3128" {
 		t.Errorf("environment %v, log:\n%s", got.Environ, got.Log)
 	}
 	delete(files, path)
-	if got := realsystemd.Start(t, "containerd", files); got.Started {
-		t.Error("the service started although its environment file is missing")
+	if got := realsystemd.Start(t, "containerd", files); !got.Started {
+		t.Errorf("the service did not start without its environment file:\n%s", got.Log)
 	}
 }
 

@@ -4,7 +4,6 @@
 package systemd
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -128,23 +127,21 @@ func isDropInFolder(unitName, folderName string) bool {
 	return stem == unitName || isPrefix
 }
 
-// EnvironmentFileDropIn returns a drop-in that gives a service the variables
-// of the environment file at filePath, and then those of the optional ones: of
-// two files with the same variable systemd takes the later. systemd does not
-// start the service if the file at filePath is missing.
+// EnvironmentFileDropIn returns a drop-in that gives a service the variables of environment files: of two files with the
+// same variable systemd takes the later. A service starts without a file that is missing.
 //
-// It is an error if a path is not an absolute clean path of ASCII letters, digits and the characters / . _ and -: a
-// space ends the path, and % * ? [ have a meaning in EnvironmentFile= (systemd.exec(5)).
-func EnvironmentFileDropIn(filePath string, optional ...string) ([]byte, error) {
-	options := make([]*unit.UnitOption, 0, 1+len(optional))
-	for i, p := range append([]string{filePath}, optional...) {
-		if err := checkPath(p); err != nil {
-			return nil, fmt.Errorf("rendering drop-in with environment file %q: %w", p, err)
-		}
-		if i > 0 {
-			p = "-" + p
-		}
-		options = append(options, unit.NewUnitOption("Service", "EnvironmentFile", p))
+// startPre, unless empty, is a command that runs before each start. It may write the files, because systemd reads them
+// anew for the service itself (systemd.exec(5), EnvironmentFile=). The service starts if the command fails, but not if
+// it takes longer than TimeoutStartSec=.
+//
+// Nothing is escaped: paths are absolute, without a space and without % * ? and [, which have a meaning there.
+func EnvironmentFileDropIn(startPre string, files ...string) string {
+	var options []*unit.UnitOption
+	for _, p := range files {
+		options = append(options, unit.NewUnitOption("Service", "EnvironmentFile", "-"+p))
+	}
+	if startPre != "" {
+		options = append(options, unit.NewUnitOption("Service", "ExecStartPre", "-"+startPre))
 	}
 	return dropIn(options...)
 }
@@ -172,33 +169,12 @@ func EnvironmentDropIn(vars []Var) ([]byte, error) {
 	for _, v := range vars {
 		options = append(options, unit.NewUnitOption("Service", "Environment", `"`+v.Name+"="+escape.Replace(v.Value)+`"`))
 	}
-	return dropIn(options...)
+	return []byte(dropIn(options...)), nil
 }
 
 // dropIn serializes the options of one section below the line that says whose
 // file this is.
-func dropIn(options ...*unit.UnitOption) ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteString(EnvironmentFileHeader + "\n")
-	if _, err := io.Copy(&b, unit.Serialize(options)); err != nil {
-		return nil, fmt.Errorf("serializing drop-in: %w", err)
-	}
-	return b.Bytes(), nil
-}
-
-func checkPath(filePath string) error {
-	switch {
-	case !path.IsAbs(filePath):
-		return errors.New("not absolute")
-	case path.Clean(filePath) != filePath:
-		return errors.New("not clean")
-	case filePath == "/":
-		return errors.New("not a file")
-	}
-	if i := strings.IndexFunc(filePath, func(r rune) bool {
-		return !strings.ContainsRune("/._-", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-	}); i >= 0 {
-		return fmt.Errorf("character other than a letter, digit, slash, dot, underscore or dash at byte %d", i)
-	}
-	return nil
+func dropIn(options ...*unit.UnitOption) string {
+	text, _ := io.ReadAll(unit.Serialize(options)) // a buffer
+	return EnvironmentFileHeader + "\n" + string(text)
 }

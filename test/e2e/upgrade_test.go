@@ -29,13 +29,13 @@ const (
 // nextProduct changes internal/patch/recipe.go into that of a release to come, whose output version is the next one,
 // and whose setup script is another one.
 func nextProduct(recipe string) (string, error) {
-	const mode, script = "Permissions: f.mode", "var setup = []byte(Setup()"
+	const mode, script = "Permissions: fmt.Sprintf(\"%04o\", f.mode)", "var setup = []byte(Setup()"
 	this := fmt.Sprintf("OutputVersion = %d\n", patch.OutputVersion)
 	next := fmt.Sprintf("OutputVersion = %d\n", patch.OutputVersion+1)
 	for _, change := range []struct{ from, to string }{
 		{this, next},
 		{"o.Version != 1 ", "o.Version < 1 || o.Version > OutputVersion "},
-		{mode, fmt.Sprintf("Permissions: map[bool]string{false: f.mode, true: %q}[f.path == contract.PathSetup && b.Version == OutputVersion]", nextSetupMode)},
+		{mode, fmt.Sprintf("Permissions: map[bool]string{false: fmt.Sprintf(\"%%04o\", f.mode), true: %q}[f.path == contract.PathSetup && b.Version == OutputVersion]", nextSetupMode)},
 		{script, script + fmt.Sprintf(" + %q", nextScript)},
 	} {
 		if strings.Count(recipe, change.from) != 1 {

@@ -4,6 +4,7 @@ package node_test
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/machine"
@@ -50,8 +51,8 @@ type scenario struct {
 	services, users sight
 	// starts is how often containerd is started in the first boot; 2 if not set, by systemd and by the product.
 	starts int
-	// stops is a regular expression for the line with which the bootstrap stops before kubeadm; empty if it succeeds.
-	stops string
+	// problem is what could not be done when the node was prepared; empty if all could. It stops nothing.
+	problem string
 	// managed are the files of the product on the node, with mode and owner.
 	managed []string
 	checks  []check
@@ -84,10 +85,16 @@ func allManaged() []string {
 		"600 root:root /etc/capi-proxy-patcher/node.env",
 		"600 root:root /etc/capi-proxy-patcher/proxy.env",
 		"644 root:root /etc/capi-proxy-patcher/trusted-ca.pem",
+		"644 root:root /etc/capi-proxy-patcher/trusts",
 		"644 root:root /etc/systemd/system/containerd.service.d/http-proxy.conf",
 		"644 root:root /etc/systemd/system/kubelet.service.d/http-proxy.conf",
 		"755 root:root /etc/capi-proxy-patcher/setup.sh",
 	}
+}
+
+// withProblem are the managed files of a node with a problem.
+func withProblem(managed []string) []string {
+	return slices.Insert(managed, 2, "644 root:root /etc/capi-proxy-patcher/problems")
 }
 
 func scenarios() []scenario { return slices.Concat(cloudInitScenarios(), ignitionScenarios()) }
@@ -122,26 +129,21 @@ func cloudInitScenarios() []scenario {
 				"systemctl enable --now containerd",
 			},
 			services: everything, users: everything, managed: allManaged(), starts: 1,
-			checks: []check{outputHas("containerd is not running (inactive), nothing to restart")},
 		},
 		{
-			name:   "cloud-init: containerd that never answers stops the bootstrap",
+			name:   "cloud-init: containerd that does not start again stops nothing",
 			secret: rudeSecret(), httpProxy: rudeURL,
-			files: map[string]machine.File{
-				"/etc/systemd/system/containerd.service.d/00-stub.conf": text("[Service]\nType=simple\nExecStart=\nExecStart=/usr/bin/sleep infinity\n"),
-				"/etc/systemd/system/cloud-final.service.d/wait.conf":   text("[Service]\nEnvironment=CAPI_PROXY_PATCHER_WAIT=10\n"),
-			},
-			stops:   "containerd does not answer 10 s after its restart: see journalctl -u containerd",
-			managed: allManaged(),
+			files:    map[string]machine.File{"/etc/systemd/system/containerd.service.d/00-stub.conf": onceOnly},
+			services: everything, users: everything, managed: withProblem(allManaged()),
+			problem: "containerd did not restart: see journalctl -u containerd",
 		},
 		{
-			name:   "cloud-init: an unknown system whose trust store is asked for stops the bootstrap",
+			name:   "cloud-init: a system without a command for its trust store stops nothing",
 			secret: rudeSecret(), httpProxy: rudeURL,
-			files:  map[string]machine.File{"/etc/os-release": text("ID=unknown\nNAME=Unknown\n")},
-			remove: []string{"/usr/sbin/update-ca-certificates"},
-			stops: `do not know how to trust certificates on this system \(unknown ?\): use a supported image, ` +
-				`or leave trust out of the annotation capi-proxy-patcher\.io/targets`,
-			managed: allManaged(),
+			remove:   []string{"/usr/sbin/update-ca-certificates"},
+			services: everything, users: everything, problem: noTrustStore,
+			managed: withProblem(slices.DeleteFunc(allManaged(), func(f string) bool { return strings.HasSuffix(f, "/trusts") })),
+			checks:  []check{untrustedServer},
 		},
 		{
 			name:   "cloud-init: without the target commands no command sees a variable",
@@ -173,14 +175,16 @@ func ignitionScenarios() []scenario {
 			services: everything, users: everything, managed: allManaged(),
 		},
 		{
-			name:   "Ignition: containerd that never answers stops the bootstrap",
+			name:   "Ignition: a system without a command for its trust store stops nothing",
 			secret: rawSecret(), httpProxy: rawURL, ignition: true,
-			files: map[string]machine.File{
-				"/etc/systemd/system/containerd.service.d/00-stub.conf": text("[Service]\nType=simple\nExecStart=\nExecStart=/usr/bin/sleep infinity\n"),
-				"/etc/systemd/system/kubeadm.service.d/wait.conf":       text("[Service]\nEnvironment=CAPI_PROXY_PATCHER_WAIT=10\n"),
-			},
-			stops:   "containerd does not answer 10 s after its restart: see journalctl -u containerd",
-			managed: allManaged(),
+			remove:   []string{"/usr/sbin/update-ca-certificates"},
+			services: everything, users: everything, problem: noTrustStore,
+			managed: withProblem(slices.DeleteFunc(allManaged(), func(f string) bool { return strings.HasSuffix(f, "/trusts") })),
 		},
 	}
 }
+
+const noTrustStore = "certificates are not trusted: this system has no command for it, such as update-ca-certificates"
+
+// onceOnly is a drop-in with which containerd starts once in a boot.
+var onceOnly = text("[Service]\nExecStartPre=/bin/mkdir /run/started\nRestart=no\n") //nolint:gochecknoglobals // a constant

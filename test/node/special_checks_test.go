@@ -3,7 +3,6 @@
 package node_test
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -54,18 +53,6 @@ func credentialsIn(t *testing.T, n *node, want []string) {
 			t.Errorf("processes with the credentials: %q, want containerd and what stands in for kubelet", processes)
 		}
 	})
-}
-
-// outputHas checks for one line of the product's in the log of the bootstrap.
-func outputHas(line string) check {
-	return func(t *testing.T, n *node) {
-		t.Helper()
-		t.Run("the log says: "+line, func(t *testing.T) {
-			if output := n.output(t); !slices.Contains(strings.Split(output, "\n"), "capi-proxy-patcher: "+line) {
-				t.Errorf("no such line in:\n%s", output)
-			}
-		})
-	}
 }
 
 // trustOrder checks that the certificates were there when containerd read them, which it does once.

@@ -18,7 +18,7 @@ import (
 func TestLagging_StaysCurrentAfterAnUpdateInPlace(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	recipe := patch.Recipe{First: []string{"sh /etc/capi-proxy-patcher/setup.sh daemon-reload || exit 1 # capi-proxy-patcher"}}
+	recipe := patch.Recipe{First: []string{"sh /etc/capi-proxy-patcher/setup.sh || : # capi-proxy-patcher"}}
 	for name, test := range map[string]struct {
 		updated string
 		changed time.Time

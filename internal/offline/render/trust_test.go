@@ -38,8 +38,7 @@ spec:
 	})
 	output := string(result.Output)
 	for _, absent := range []string{
-		"path: /etc/capi-proxy-patcher/proxy.env", "path: /etc/systemd", "setup.sh export",
-		"setup.sh unset", "setup.sh daemon-reload ||",
+		"path: /etc/capi-proxy-patcher/proxy.env", "path: /etc/systemd", "set -a", "command unset",
 	} {
 		if strings.Contains(output, absent) {
 			t.Errorf("there is %q in:\n%s", absent, output)
@@ -47,7 +46,7 @@ spec:
 	}
 	for _, present := range []string{
 		"path: /etc/capi-proxy-patcher/trusted-ca.pem",
-		"path: /etc/capi-proxy-patcher/setup.sh", "setup.sh install-ca",
+		"path: /etc/capi-proxy-patcher/setup.sh", "sh /etc/capi-proxy-patcher/setup.sh || :",
 	} {
 		if !strings.Contains(output, present) {
 			t.Errorf("there is no %q in:\n%s", present, output)

@@ -4,7 +4,6 @@ package kubernetes_test
 
 import (
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 
@@ -25,9 +24,8 @@ const (
 // environments checks the processes of a node, and searches it for the password.
 func (s *suite) environments(t *testing.T, n node, want map[string]string, password string) {
 	t.Helper()
-	want = n.withOwn(want)
-	t.Run("containerd and kubelet of "+n.name+" have exactly the values of the Secret and its own addresses", func(t *testing.T) {
-		for _, unit := range []string{"containerd", "kubelet"} {
+	t.Run("containerd and kubelet of "+n.name+" have exactly the values of the Secret, and kubelet its own addresses", func(t *testing.T) {
+		for unit, want := range map[string]map[string]string{"containerd": want, "kubelet": n.withOwn(want)} {
 			if diff := cmp.Diff(want, vocabulary.ProxyVariables(n.Environ(t, unit))); diff != "" {
 				t.Errorf("variables of %s (-want +got):\n%s", unit, diff)
 			}
@@ -50,7 +48,7 @@ func (s *suite) environments(t *testing.T, n node, want map[string]string, passw
 		if strings.Contains(seen, password) {
 			t.Errorf("nobody sees the password: %s", vocabulary.LineWith(seen, password))
 		}
-		if strings.Count(seen, "EnvironmentFile=/etc/capi-proxy-patcher/proxy.env\n") != 2 {
+		if strings.Count(seen, "EnvironmentFile=-/etc/capi-proxy-patcher/proxy.env\n") != 2 {
 			t.Errorf("nobody does not see the drop-ins, so this shows nothing:\n%.2000s", seen)
 		}
 		if files := filesWith(t, n, password, true); len(files) > 0 {
@@ -70,11 +68,7 @@ func (s *suite) environments(t *testing.T, n node, want map[string]string, passw
 func (n node) withOwn(variables map[string]string) map[string]string {
 	variables = maps.Clone(variables)
 	for _, name := range []string{"NO_PROXY", "no_proxy"} {
-		for _, own := range []string{n.address, n.host} {
-			if !slices.Contains(strings.Split(variables[name], ","), own) {
-				variables[name] += "," + own
-			}
-		}
+		variables[name] = n.address + "," + n.host + "," + variables[name]
 	}
 	return variables
 }

@@ -333,12 +333,17 @@ func (r *running) wrong(t *testing.T) {
 	}
 }
 
-// putBack gives the nodes a bundle that setup.sh refuses, after files are written.
+// putBack gives the nodes a bundle that the command of their trust store refuses, after files are written.
 func (r *running) putBack(t *testing.T) {
 	t.Helper()
 	r.report.Step(t, stepBack)
 	good, bad := r.generated(t), r.generated(t)
 	bad[contract.KeyTrustedCABundle] = append(bad[contract.KeyTrustedCABundle], "-----BEGIN CERTIFICATE-----\n"...)
+	const command = "/usr/sbin/update-ca-certificates"
+	for _, n := range r.nodes() {
+		n.MustRun(t, "sh", "-c", "mv "+command+" "+command+".real && cat >"+command+" <<'END' && chmod 755 "+command+"\n#!/bin/sh\n"+
+			"for f in /usr/local/share/ca-certificates/capi-proxy-patcher-*; do ! grep -q BEGIN $f || grep -q END $f || exit 1; done\nexec "+command+".real \"$@\"\nEND\n")
+	}
 	r.deliver(t, bad)
 	message := r.failure(t)
 	if !strings.Contains(message, "; the previous files were restored") {
@@ -350,6 +355,9 @@ func (r *running) putBack(t *testing.T) {
 		if out, err := n.Run("cripull", pauseImage); err != nil {
 			t.Errorf("%s does not pull: %s %v", n.name, out, err)
 		}
+	}
+	for _, n := range r.nodes() {
+		n.MustRun(t, "mv", command+".real", command)
 	}
 	r.deliver(t, good)
 	r.rolledOut(t)
