@@ -40,8 +40,8 @@ variables of TKG; Proxy and install-config of OpenShift; Helm values; variables 
 a Secret or ConfigMap, a shell file, a drop-in of systemd or the shell (env). A shell file is not executed.
 
 User and password in a URL become the keys username and password. Standard error lists the entries of noProxy that are
-left out because they are composed anyway, the keys that a proxy Secret has no place for, and the findings of lint. The
-output holds the credentials of the proxy.
+left out because they are composed anyway, the keys about proxies or certificates that are not read, and the findings of
+lint. The output holds the credentials of the proxy.
 
 Exit status: 0 success, 1 something cannot be read or used (nothing is written), 2 wrong usage.`,
 		Example: `  capi-proxy-patcher secret --from aks-proxy-config.json --namespace team-a | kubectl apply -f -

@@ -92,9 +92,10 @@ func TestParse_Refuses(t *testing.T) {
 		"only blanks":                  {data("httpProxy", " \n"), []string{"no proxy URL"}},
 		"no scheme":                    {data("httpProxy", "proxy:3128"), []string{"key httpProxy: the scheme is missing (bad-proxy-url); write http:// or https:// in front"}},
 		"no scheme but userinfo":       {data("httpProxy", "u:s3cr@proxy:3128"), []string{"the scheme is missing"}},
-		"a scheme of another protocol": {data("httpProxy", "socks5://proxy:1"), []string{"the scheme is unknown"}},
+		"a scheme of another protocol": {data("httpProxy", "socks5://proxy:1"), []string{"key httpProxy: a SOCKS proxy (bad-proxy-url); write the URL of an HTTP proxy (docs/scope.md#socks-and-ntlm-proxies)"}},
+		"an unknown scheme":            {data("httpProxy", "ftp://proxy:1"), []string{"the scheme is unknown"}},
 		"a scheme inside":              {data("httpProxy", "proxy/http://s3cr"), []string{"the scheme is missing"}},
-		"a path":                       {data("httpProxy", "http://proxy:1/s3cr"), []string{"a path, query or fragment (bad-proxy-url); end the URL after the host and port"}},
+		"a path":                       {data("httpProxy", "http://proxy:1/s3cr"), []string{"a path, query or fragment (bad-proxy-url); write the proxy's own host and port alone, not the address of a file"}},
 		"a query":                      {data("httpProxy", "http://proxy:1?s3cr"), []string{"a path, query or fragment"}},
 		"a fragment":                   {data("httpProxy", "http://proxy:1#s3cr"), []string{"a path, query or fragment"}},
 		"two slashes":                  {data("httpProxy", "http://proxy:1//"), []string{"a path, query or fragment"}},
@@ -371,9 +372,9 @@ func TestTrustedCA_Warns(t *testing.T) {
 		"expired":           {func(c *x509.Certificate) { c.NotAfter = now.Add(-time.Hour) }, []string{"ca-expired: the certificate expired on 2026-11-20"}},
 		"about to expire":   {func(c *x509.Certificate) { c.NotAfter = now.Add(29 * 24 * time.Hour) }, []string{"ca-expiring: the certificate expires on 2026-12-20"}},
 		"31 days are fine":  {func(c *x509.Certificate) { c.NotAfter = now.Add(31 * 24 * time.Hour) }, nil},
-		"a leaf with a SAN": {func(c *x509.Certificate) { c.IsCA = false; c.DNSNames = []string{"a.example"} }, []string{"ca-not-ca: the certificate is not a certificate authority, so it is trusted only for itself"}},
+		"a leaf with a SAN": {func(c *x509.Certificate) { c.IsCA = false; c.DNSNames = []string{"a.example"} }, []string{"ca-not-ca: the certificate is no certificate authority: RHEL and its kin, Amazon and Azure Linux, Arch and SUSE do not trust it, other systems trust it only for itself"}},
 		"a leaf without": {func(c *x509.Certificate) { c.IsCA = false }, []string{
-			"ca-not-ca: the certificate is not a certificate authority, so it is trusted only for itself",
+			"ca-not-ca: the certificate is no certificate authority: RHEL and its kin, Amazon and Azure Linux, Arch and SUSE do not trust it, other systems trust it only for itself",
 			"ca-no-san: the certificate has no subject alternative name, which Go programs refuse",
 		}},
 	} {
@@ -392,6 +393,39 @@ func TestTrustedCA_Warns(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestParse_NamesWhatIsNotAURL holds that advice makes no URL of what is not that of a proxy, and that only such texts
+// are named so.
+func TestParse_NamesWhatIsNotAURL(t *testing.T) {
+	t.Parallel()
+	for want, values := range map[string][]string{
+		"a PAC file, not a proxy": {
+			"http://wpad.example.com/proxy.pac", "https://u:p@files.example.com:8443/a/b.pac?v=1", "http://wpad/wpad.dat", "wpad.dat/x",
+			"files.example.com/proxy.PAC", "file:///etc/proxy.pac", "proxy.pac", "http://config.example.com/pac", "http://pac.example.com/internet",
+			"http://config.example.com/?type=pac", "data:application/x-ns-proxy-autoconfig;base64,AA", "pac+http://a.example.com/corp_pac", "FILE:/etc/x",
+		},
+		"DIRECT, PROXY or a like word, not a URL": {"PROXY p.example.com:3128", "PROXY a:1; PROXY b:2; DIRECT", "SOCKS5 a:1", "DIRECT; PROXY a:1", "HTTPS a:1", "DIRECT", "direct", "none", "Off", "auto"},
+		"quotes inside the value":                 {`"http://p:1"`, `'http://u:p@p:1'`, `http://p:1"`, `\"http://p:1\"`, "“http://p:1”", "`http://p:1`", `"DIRECT"`},
+		"a list, where there can be one URL": {
+			"http://a:1,http://b:2", "http://a:1, http://b:2", "http://u:p@a:1,http://u:p@b:2", "http://u:p@a:1,u:p@b:2", "a:1,b:2", "http://a.example.com;b.example.com",
+			"http://a:1 http://b:2", "http://a:1\nhttp://b:2", "http://a:1|http://b:2", "http://http://a:1",
+		},
+		"a SOCKS proxy":           {"socks5://p:1080", "socks://u:p@p:1", "SOCKS4A://p:1"},
+		"no :// after the scheme": {"http:/p:1", "http//p:1", "https:p:1"},
+		"a path, query or fragment (bad-proxy-url); write the proxy's own host and port alone": {"http://p:1/path", "http://p/pack", "http://pacific.example.com:1/x", "http://p:1?a=b"},
+		"the scheme is missing": {"p.example.com:3128", "p", "u:pac@p:1", "noproxy"},
+		"unescaped /":           {"http://u:p/pac@p:1", "http://u:p/wpad.dat@p:1"},
+		"a raw @":               {"http://u:p@ss,w@p:1"},
+		"":                      {"http://u:a,b;c@p:1", "http://u:x.pac@p:1/", "http://wpad-proxy.example.com:3128", "http://pac.example.com:3128/", "http://u:%22@p:1", "http://direct:1", "http://none", "http://pac:wpad@p:1"},
+	} {
+		for _, value := range values {
+			_, err := proxyconfig.Parse(map[string][]byte{"httpProxy": []byte(value)})
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), "key httpProxy: "+want)) {
+				t.Errorf("%s: want %q, got %v", value, want, err)
+			}
+		}
 	}
 }
 

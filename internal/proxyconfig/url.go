@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -83,6 +84,26 @@ func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
+// notURLs is what people write in place of a URL. Advice to add a scheme, or to cut a path, would make a URL of it that
+// looks right and names no proxy. What stands before an @ may be a password, and decides nothing.
+var notURLs = []struct {
+	pattern         *regexp.Regexp
+	message, advice string
+}{
+	// A path that names a PAC file, or a host that does and a path.
+	{regexp.MustCompile(`(?i)^(file|data):|\.pac$|^([a-z0-9+.-]+://)?([^/?#]*@)?([^@/?#:]*(:[0-9]+)?[/?#][^@]*` +
+		`((\b|_)pac\b|wpad|autoconf|\.dat\b|\.js\b)|(wpad|pac)\b[^@/?#:]*(:[0-9]+)?[/?#][^@])[^@]*$`),
+		"a PAC file, not a proxy", "write the proxy that it names for the internet (docs/scope.md#pac-files)"},
+	{regexp.MustCompile(`(?i)^((DIRECT|PROXY|HTTPS?|SOCKS[45]?)([\s;].*)?|none|no|off|false|null|disabled|auto|system)$`),
+		"DIRECT, PROXY or a like word, not a URL", "write http://host:port; hosts without a proxy belong into noProxy"},
+	{regexp.MustCompile("^\\\\?[\"'`“”‘’«»]|[\"'`“”‘’«»]$"), "quotes inside the value", "remove them"},
+	{regexp.MustCompile(`(?s)://.*://|^([^/?#]*://)?([^/?#]*@)?[^@/?#]*[,;|][^@]*$|@[^@]*:[0-9]+[,;|]`),
+		"a list, where there can be one URL only", "write one; a proxy can choose between others (docs/scope.md#pac-files)"},
+	{regexp.MustCompile(`(?i)^socks[0-9a-z]*:`),
+		"a SOCKS proxy", "write the URL of an HTTP proxy (docs/scope.md#socks-and-ntlm-proxies)"},
+	{regexp.MustCompile(`(?i)^https?[:/]/?[^/]`), "no :// after the scheme", "write http://host:port"},
+}
+
 // parseURL reads an http or https proxy URL. An empty text is the unset URL. It is stricter than net/url where clients
 // disagree: what one client repairs makes another silently bypass the proxy (docs/no-proxy.md).
 func parseURL(key, text string) (URL, *finding.Finding) {
@@ -91,6 +112,11 @@ func parseURL(key, text string) (URL, *finding.Finding) {
 	}
 	bad := func(message, advice string) (URL, *finding.Finding) {
 		return URL{}, rejection(noproxy.CodeBadProxyURL, key, message, advice)
+	}
+	for _, not := range notURLs {
+		if not.pattern.MatchString(text) {
+			return bad(not.message, not.advice)
+		}
 	}
 	for i := range len(text) {
 		if text[i] < 0x20 || text[i] == 0x7f {
@@ -116,7 +142,7 @@ func parseURL(key, text string) (URL, *finding.Finding) {
 			return bad("unescaped /, ? or # in user or password", encode)
 		}
 		if tail != "/" { // a lone slash is the empty path (RFC 3986 section 6.2.3)
-			return bad("a path, query or fragment", "end the URL after the host and port")
+			return bad("a path, query or fragment", "write the proxy's own host and port alone, not the address of a file")
 		}
 	}
 	u := URL{scheme: scheme}

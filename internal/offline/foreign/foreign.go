@@ -1,7 +1,7 @@
 // Package foreign reads the proxy settings of other systems and makes the data of a proxy Secret of them. It is pure.
 //
 // Every input becomes leaves, each with a path and a text (read.go). A table says what a path means (forms.go). Errors
-// and notes give lines and keys of the table. They show no value and no other key, because either may be a credential.
+// and notes give lines and keys. They show no value, and no key that may be a credential in place of a name.
 package foreign
 
 import (
@@ -28,12 +28,13 @@ type Result struct {
 	Notes []string
 }
 
-// reader has the values that were read so far, by their meaning, and how many more bytes may be read.
+// reader has the values that were read so far, by their meaning, how many more bytes may be read, and how many values a
+// proxy Secret has a key for.
 type reader struct {
-	rows   []row
-	values map[string][]value
-	notes  []string
-	left   int
+	rows        []row
+	values      map[string][]value
+	notes       []string
+	left, taken int
 }
 
 type value struct{ text, place string }
@@ -43,6 +44,11 @@ var (
 	// hostPort is a URL without its scheme, packedName the name of a Secret or ConfigMap that begins with its Cluster's.
 	hostPort   = regexp.MustCompile(`^[^\s/{}<>$]+:[0-9]+$`)
 	packedName = regexp.MustCompile(`^(.*)-(config-values|cluster-values|systemd-proxy)$`)
+	// about is in the names of settings of a proxy and of certificates, in lower case and with a dash before the words.
+	about = regexp.MustCompile(`prox(y|ies)|(^|[^a-z])(root|trusted|ssl|tls)?(ca|cert|certificate|pac|wpad)` +
+		`(bundle|cert|data|dir|file|path)*s?([^a-z]|$)`)
+	camelCase = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+	plainKey  = regexp.MustCompile(`^[A-Za-z._-]+$`)
 )
 
 // Read reads a text of at most 16 MiB in any of the known forms. URLs and names must be the same in all places. Lists
@@ -75,24 +81,24 @@ func Read(text []byte) (Result, error) {
 	return result, nil
 }
 
-// collect takes the values of one document. The keys enabled and unused come last: they matter where there are others.
+// collect takes the values of one document. The key enabled comes last: it matters where there are others.
 func (r *reader) collect(kind string, leaves []leaf) error {
-	inUse := map[string]bool{}
+	inUse, beside := map[string]bool{}, kind == "" || r.taken > 0 && slices.Contains(dataKinds, kind)
 	for i := range 2 * len(leaves) {
 		l, last := leaves[i%len(leaves)], i >= len(leaves)
 		w, text := r.find(kind, l.path), strings.TrimSpace(l.text)
-		if w.meaning == "" || text == "" && l.problem == "" || last != (w.meaning == "enabled" || w.meaning == "unused") {
+		if w.meaning == "" || text == "" && (l.problem == "" || l.switches) || last != (w.meaning == "enabled") {
 			continue
+		}
+		if name, value, found := strings.Cut(text, "="); found && strings.EqualFold(name, w.key) {
+			text = strings.Trim(value, `"'`) // Google's ConfigMap for containerd has NAME=VALUE at the key NAME
 		}
 		mapping := fmt.Sprintf("%s %q", w.form, l.path[:len(l.path)-w.depth])
 		place := fmt.Sprintf("%s: %s (%s)", l.place, strings.Replace(w.key, "*", "this key", 1), w.form)
 		switch name := packedName.FindStringSubmatch(text); {
-		case w.meaning == "unused" && inUse[mapping]:
-			r.notes = append(r.notes, place+" has no place in a proxy Secret")
-			continue
 		case last && !inUse[mapping]:
 			continue
-		case l.problem != "" || w.meaning == "elsewhere":
+		case l.problem != "" && (!l.switches || w.meaning != contract.KeyNoProxy) || w.meaning == "elsewhere":
 			return fmt.Errorf("%s %s", place, cmp.Or(l.problem, "names another object: remove it and add its value yourself"))
 		case w.meaning == "enabled" && strings.EqualFold(text, "false"):
 			return fmt.Errorf("%s is false, which switches the proxy off; change that to read the settings", place)
@@ -101,10 +107,50 @@ func (r *reader) collect(kind string, leaves []leaf) error {
 		case w.meaning == contract.KeyTrustedCA:
 			text = strings.TrimSpace(decode(text))
 		}
-		inUse[mapping] = true
+		if inUse[mapping] = true; slices.Contains(contract.SecretKeys(), w.meaning) {
+			beside, r.taken = true, r.taken+1
+		}
 		r.values[w.meaning] = append(r.values[w.meaning], value{text, place})
 	}
+	if beside {
+		r.beside(kind, leaves)
+	}
 	return nil
+}
+
+// isAbout reports whether a key is about a proxy or certificates by its words, in any spelling.
+func isAbout(key string) bool {
+	words := strings.ToLower(camelCase.ReplaceAllString(key, "$1-$2"))
+	return about.MatchString(strings.ReplaceAll(words, "kube-proxy", ""))
+}
+
+// beside notes the keys of one document that are not read, and are about a proxy or certificates, or stand beside a key
+// that is read: with the name of a key of a proxy Secret, or in a mapping that is about these.
+func (r *reader) beside(kind string, leaves []leaf) {
+	id := func(path []string) string { return strings.Join(path, "\x00") }
+	state := map[string]int{"metadata": 3, "status": 3} // 1 above a key that is read, 2 right above, 3 read or noted
+	for _, l := range leaves {
+		for i := len(l.path); i >= 0 && r.find(kind, l.path).meaning != ""; i-- {
+			state[id(l.path[:i])] = max(state[id(l.path[:i])], 3-min(2, len(l.path)-i))
+		}
+	}
+	for _, l := range leaves {
+		// The mappings further above were leaves before.
+		for i := max(0, len(l.path)-4); i < len(l.path) && (l.text != "" || l.problem != "" && !l.switches); i++ {
+			key, name, at, above := l.path[i], "this key", id(l.path[:i+1]), state[id(l.path[:i])]
+			switch named := isAbout(key); {
+			case above == 3:
+				state[at] = 3
+			case state[at] == 0 && (named || above == 2 && (slices.Contains(contract.SecretKeys(), key) ||
+				i > 0 && key != "enabled" && isAbout(l.path[i-1]))):
+				if named && plainKey.MatchString(key) || slices.Contains(contract.SecretKeys(), key) {
+					name = key
+				}
+				state[at] = 3
+				r.notes = append(r.notes, fmt.Sprintf("%s: %s is not read; add to the Secret what nodes need of it", l.place, name))
+			}
+		}
+	}
 }
 
 // find returns the row of a path in a document of a kind, an empty one if there is none.

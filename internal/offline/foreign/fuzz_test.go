@@ -27,6 +27,8 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Add([]byte("[Service]\nEnvironment=\"HTTP_PROXY=http://u:%%40\\\"@p:1\" 'NO_PROXY=a'\n"))
 	f.Add([]byte("export http_proxy='http://u:$x@p:1' https_proxy=\"p:2\"; no_proxy=a\\\n,b # c\n"))
+	f.Add([]byte("proxies: {http_proxy: p:1, pac: a, caCerts: [{name: a, b: c}]}\nno_proxy: {a: true, b: false}\n"))
+	f.Add([]byte("[Manager]\nDefaultEnvironment=http_proxy=http_proxy=p:1 CONTAINERD_NO_PROXY=a SSL_CERT_FILE=b\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		first, err := foreign.Read(text)
 		again, errAgain := foreign.Read(text)

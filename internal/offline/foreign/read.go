@@ -23,18 +23,21 @@ const notPlain = "%s is not NAME=VALUE with a plain value, and nothing is execut
 var (
 	errSize = errors.New("larger than 16 MiB, aliases included, or deeper than 100 keys; give the part with the settings")
 	// dropIn and shellFile are in a file with variables.
-	dropIn    = regexp.MustCompile(`(?m)^\[Service\][ \t\r]*$`)
-	shellFile = regexp.MustCompile(`(?m)^((export|declare -x)[ \t]+)?(?i:https?|no)_(?i:proxy)=`)
+	dropIn    = regexp.MustCompile(`(?m)^\[(Service|Manager)\][ \t\r]*$`)
+	shellFile = regexp.MustCompile(`(?m)^((export|declare -x)[ \t]+)?(CONTAINERD_|TKG_)?(?i:https?|no)_(?i:proxy)=`)
 	// assignment is export NAME, or NAME=VALUE with the quotes outside of the groups.
 	assignment = regexp.MustCompile(`^(?:export(?:[ \t]+\w+)+|(?:(?:export|declare -x)[ \t]+)?(?:"(\w+=[^"$\\\x60]*)"|` +
 		`'(\w+=[^']*)'|(\w+=)(?:"([^"$\\\x60]*)"|'([^']*)'|([^\s'"$\\\x60;&|<>()]*))))(?:[ \t;]+|$)`)
 	lineNumber = regexp.MustCompile(`line [0-9]+`)
+	dataKinds  = []string{"Secret", "ConfigMap"} // their texts are read
 )
 
-// leaf is a text and its path, or the problem that there is none.
+// leaf is a text and its path, or the problem that there is none. A mapping of switches has true and false as its only
+// values, and the list of its keys that are true as its text.
 type leaf struct {
 	path                 []string
 	text, problem, place string
+	switches             bool
 }
 
 // text reads a file with variables, or documents of YAML or JSON. Only a text within another one has a place; it may be
@@ -66,7 +69,8 @@ func (r *reader) variables(place, text string) error {
 	for i, line := range strings.Split(strings.NewReplacer("\r\n", "\n", "\\\n", "").Replace(text), "\n") {
 		here := cmp.Or(place, fmt.Sprintf("line %d", i+1))
 		option, value, _ := strings.Cut(line, "=")
-		switch option = strings.TrimSpace(option); {
+		option = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(option), "Default"), "Manager")
+		switch {
 		case systemd && !strings.HasPrefix(option, "Environment"):
 			continue
 		case systemd && (option != "Environment" || strings.ContainsAny(strings.ReplaceAll(value, "%%", ""), "%;")):
@@ -80,7 +84,7 @@ func (r *reader) variables(place, text string) error {
 				return fmt.Errorf(notPlain, here)
 			}
 			name, value, _ := strings.Cut(strings.Join(m[1:], ""), "=")
-			leaves, line = append(leaves, leaf{[]string{name}, value, "", here}), line[len(m[0]):]
+			leaves, line = append(leaves, leaf{path: []string{name}, text: value, place: here}), line[len(m[0]):]
 		}
 	}
 	return r.collect("", leaves)
@@ -116,7 +120,7 @@ func (r *reader) document(place string, n *yaml.Node) error {
 		return err
 	}
 	for i, l := range leaves {
-		inData := (kind == "Secret" || kind == "ConfigMap") && len(l.path) == 2
+		taken, inData := r.taken, slices.Contains(dataKinds, kind) && len(l.path) == 2
 		if decoded := decode(l.text); inData && kind+l.path[0] == "Secretdata" || dropIn.MatchString(decoded) {
 			leaves[i].text = decoded
 		}
@@ -124,6 +128,9 @@ func (r *reader) document(place string, n *yaml.Node) error {
 			if err := r.text(l.place, leaves[i].text); err != nil {
 				return err
 			}
+		}
+		if r.taken > taken {
+			leaves[i] = leaf{}
 		}
 	}
 	return r.collect(kind, leaves)
@@ -155,10 +162,15 @@ func (r *reader) flatten(leaves *[]leaf, place string, at []string, n *yaml.Node
 		if len(at) > 0 && child(n, "kind", nil) != nil && child(n, "apiVersion", nil) != nil {
 			return r.document(place, n)
 		}
-		l.problem = "is not here as a text; write its value"
+		l.problem, l.switches = "is not here as a text; write its value", true
+		first := len(*leaves)
 		*leaves = append(*leaves, l)
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			key, path := n.Content[i], at
+			key, path, value := n.Content[i], at, strings.ToLower(n.Content[i+1].Value)
+			if value == "true" {
+				l.text += key.Value + "\n"
+			}
+			l.switches = l.switches && (value == "true" || value == "false")
 			if key.Tag != "!!merge" {
 				path = append(slices.Clip(at), key.Value)
 			}
@@ -166,6 +178,7 @@ func (r *reader) flatten(leaves *[]leaf, place string, at []string, n *yaml.Node
 				return err
 			}
 		}
+		(*leaves)[first] = l
 	}
 	return nil
 }
