@@ -14,6 +14,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/tables"
 )
@@ -68,7 +69,7 @@ func TestTables_OfCodesAndGroups(t *testing.T) {
 		intent.CodeBadAnnotation: "rejection", intent.CodeBadEncoding: "rejection", intent.CodeBadLabel: "rejection",
 		intent.CodeBadMetadata: "rejection", clusters.CodeSecretEncrypted: "note", proxyconfig.CodeSecretNotFound: "rejection",
 		lint.CodeOverridden: "warning", lint.CodeMirrorProxied: "note", proxyconfig.CodeUnlabelledSecret: "warning",
-		intent.CodeUnknownName: "warning",
+		intent.CodeUnknownName: "warning", patch.CodeUserData: "warning",
 	} {
 		codes.Add("`"+string(code)+"`", kind)
 	}

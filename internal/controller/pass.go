@@ -207,6 +207,9 @@ func (p *pass) reconcileAll(
 		if err != nil {
 			return nil, out, err
 		}
+		if err := p.userData(ctx, &one, &out); err != nil {
+			return nil, out, err
+		}
 		reconciled = append(reconciled, one)
 		if drift != reconcile.None {
 			drifts[drift] = append(drifts[drift], o.String())

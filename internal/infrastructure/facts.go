@@ -25,6 +25,8 @@ type Facts struct {
 	noproxy.Infrastructure
 	// EndpointHost is the control-plane endpoint of kinds that have it in a field of their own, or "".
 	EndpointHost string
+	// UserData is how many bytes of user data Machines may have, 0 if no limit is known.
+	UserData int
 	// Read reports whether the object was read. Otherwise the facts come from its kind alone.
 	Read bool
 	// Unresolved are the places of values with a variable of clusterctl. They count as absent.
@@ -59,7 +61,7 @@ func find(kind string) row {
 // Of returns the facts that the kind of an infrastructure cluster object alone implies.
 func Of(kind string) Facts {
 	r := find(kind)
-	var f Facts
+	f := Facts{UserData: r.userData}
 	role := kind + " metadata service"
 	for _, host := range r.metadata {
 		f.Metadata = append(f.Metadata, noproxy.Fact{Text: host, Role: role})

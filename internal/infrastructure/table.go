@@ -30,6 +30,8 @@ type row struct {
 	suffixes map[string]func(value string) string
 	// endpoint is the path of the control-plane endpoint if it is not in spec.controlPlaneEndpoint.
 	endpoint string
+	// userData is how many bytes of user data the cloud takes. Where it counts base64, they are three quarters.
+	userData int
 }
 
 // linkLocal is where most clouds serve instance metadata.
@@ -57,7 +59,7 @@ func table() []row {
 	return []row{
 		self, managed,
 		{
-			kinds: []string{"AzureCluster"}, metadata: []string{linkLocal},
+			kinds: []string{"AzureCluster"}, metadata: []string{linkLocal}, userData: 87_380 / 4 * 3,
 			nodes:    [][]string{{"spec.networkSpec.vnet.cidrBlocks[]"}, {"spec.networkSpec.subnets[].cidrBlocks[]"}},
 			internal: []string{"168.63.129.16", ".internal.cloudapp.net"},
 			hosts:    []string{"spec.networkSpec.apiServerLB.frontendIPs[].privateIP"},
@@ -70,7 +72,7 @@ func table() []row {
 			suffixes: map[string]func(string) string{"spec.project": gcpSuffix},
 		},
 		{
-			kinds: []string{"OpenStackCluster"}, metadata: []string{linkLocal},
+			kinds: []string{"OpenStackCluster"}, metadata: []string{linkLocal}, userData: 65_535 / 4 * 3,
 			nodes: [][]string{{"spec.managedSubnets[].cidr", "spec.nodeCidr", "status.network.subnets[].cidr"}},
 			hosts: []string{"spec.apiServerFixedIP"},
 		},
@@ -83,10 +85,10 @@ func table() []row {
 		},
 		{
 			kinds: []string{"HetznerCluster"}, metadata: []string{linkLocal}, nodesIf: "spec.hcloudNetwork.enabled",
-			nodes: [][]string{{"spec.hcloudNetwork.cidrBlock", "spec.hcloudNetwork.subnetCidrBlock"}},
+			nodes: [][]string{{"spec.hcloudNetwork.cidrBlock", "spec.hcloudNetwork.subnetCidrBlock"}}, userData: 32_768,
 		},
 		{
-			kinds: []string{"OCICluster"}, metadata: []string{linkLocal},
+			kinds: []string{"OCICluster"}, metadata: []string{linkLocal}, userData: 32_000 / 4 * 3,
 			nodes: [][]string{
 				{"spec.networkSpec.vcn.cidr", "spec.networkSpec.vcn.cidrs[]"},
 				{"spec.networkSpec.vcn.subnets[].cidr", "spec.networkSpec.subnets[].cidr"},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	kjson "sigs.k8s.io/json"
 
@@ -103,6 +104,11 @@ func (b *Bootstrap) UnmarshalJSON(text []byte) error {
 	read(string(patch.ListPre), &b.PreKubeadmCommands)
 	read(string(patch.ListPost), &b.PostKubeadmCommands)
 	read("format", &b.Format)
+	var keys struct {
+		EncryptionAlgorithm string `json:"encryptionAlgorithm"`
+	}
+	read("clusterConfiguration", &keys)
+	b.ECDSA = strings.HasPrefix(keys.EncryptionAlgorithm, "ECDSA")
 	for i := range files {
 		b.Files = append(b.Files, files[i].view())
 	}

@@ -335,7 +335,14 @@ type KubeadmControlPlaneList struct {
 
 // KubeadmControlPlaneSpec is the spec of a KubeadmControlPlane.
 type KubeadmControlPlaneSpec struct {
-	Version           string     `json:"version,omitempty"`
+	Version         string `json:"version,omitempty"`
+	MachineTemplate struct {
+		// InfrastructureRef is that of version v1beta1.
+		InfrastructureRef Reference `json:"infrastructureRef,omitzero"`
+		Spec              struct {
+			InfrastructureRef Reference `json:"infrastructureRef,omitzero"`
+		} `json:"spec,omitzero"`
+	} `json:"machineTemplate,omitzero"`
 	Rollout           Rollout    `json:"rollout,omitzero"`
 	KubeadmConfigSpec *Bootstrap `json:"kubeadmConfigSpec,omitempty"`
 }

@@ -87,7 +87,7 @@ func (b *Bootstrap) trim() {
 	for i := range b.Files {
 		f := &b.Files[i]
 		if !patch.IsManagedFile(*f) && !patch.ReadsContent(f.Path) {
-			f.Content = ""
+			f.Dropped, f.Content = patch.FileSize(b.Format, *f), ""
 		}
 		f.Path, f.Owner, f.Permissions, f.Content = once(f.Path), once(f.Owner), once(f.Permissions), once(f.Content)
 		f.ContentFrom.Key = once(f.ContentFrom.Key)

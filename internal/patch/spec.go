@@ -27,6 +27,8 @@ type File struct {
 	ContentFrom SecretKey
 	// Other is set if the entry has fields beyond those above. Managed files never have one.
 	Other bool
+	// Dropped is the FileSize of a file whose content a cache has dropped, else 0. Managed files never have it.
+	Dropped int
 }
 
 // Spec is the view of a bootstrap spec (KubeadmConfigSpec) on which decisions are made.
@@ -39,6 +41,8 @@ type Spec struct {
 	// CRISockets and KubeletArgs come from the node registrations; they identify Windows nodes.
 	CRISockets  []string
 	KubeletArgs []string
+	// ECDSA reports that the keys of the Cluster are of that algorithm, which are shorter than those of RSA.
+	ECDSA bool
 }
 
 // mark ends every managed command. A shell takes it for a comment.

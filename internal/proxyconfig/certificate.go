@@ -21,6 +21,7 @@ const (
 	CodeCAExpiring finding.Code = "ca-expiring"
 	CodeCANotCA    finding.Code = "ca-not-ca"
 	CodeCANoSAN    finding.Code = "ca-no-san"
+	CodeCASize     finding.Code = "ca-size"
 )
 
 // expiryNotice is how long before a certificate expires the warning begins.
@@ -113,9 +114,12 @@ func (s Settings) TrustedCAExpiry() (first time.Time) {
 
 // TrustedCAWarnings returns the warnings about the trusted certificates at the time now, in their order.
 func (s Settings) TrustedCAWarnings(now time.Time) []finding.Finding {
+	const most = 65_535
 	var warnings []finding.Finding
+	size := 0
 	for i, certificate := range s.TrustedCA {
 		c := certificate.parsed
+		size += len(certificate.PEM())
 		warn := func(code finding.Code, message, fix string) {
 			warnings = append(warnings, finding.Finding{
 				Code: code, Place: finding.Key(contract.KeyTrustedCA).At(i + 1), Message: message, Advice: fix,
@@ -137,6 +141,14 @@ func (s Settings) TrustedCAWarnings(now time.Time) []finding.Finding {
 			warn(CodeCANoSAN, "the certificate has no subject alternative name, which Go programs refuse",
 				"reissue it with one")
 		}
+	}
+	if size > most {
+		warnings = append(warnings, finding.Finding{
+			Code: CodeCASize, Place: finding.Key(contract.KeyTrustedCA),
+			Message: fmt.Sprintf("%d certificates of %d bytes are in the user data of every Machine, and most clouds take %d "+
+				"bytes or less", len(s.TrustedCA), size, most),
+			Advice: "keep only your own authorities; nodes trust those of their operating system already",
+		})
 	}
 	return warnings
 }

@@ -18,7 +18,7 @@ const originsLimit = 256 << 10
 // changed in place, and for people the origin of every NO_PROXY entry, as far as there is room. The limits of package
 // proxyconfig make all of it fit into a Secret.
 func SecretData(resolution Resolution) (map[string][]byte, error) {
-	data := maps.Clone(resolution.files)
+	data := maps.Clone(resolution.Files)
 	if data == nil {
 		var err error
 		if data, err = Files(resolution.Settings, resolution.NoProxy.Value); err != nil {

@@ -130,11 +130,11 @@ type Resolution struct {
 	Infrastructure *infrastructure.Memory
 	// Complete reports whether the control-plane endpoint is known, or the user left it out.
 	Complete bool
+	// Files are the data of a generated Secret that nodes read, nil if there is none. Nobody changes them.
+	Files map[string][]byte
 	// Watched reports whether a change of any Secret that was read is noticed at once, for Resolver.WarnUnlabelled.
 	Watched bool
 
-	// files are the data of a generated Secret that nodes read, nil if there is none. Nobody changes them.
-	files map[string][]byte
 	// documents are the names of Secrets by Secret.Where.
 	documents map[string]string
 }
@@ -347,7 +347,7 @@ func noNodeNetwork() finding.Finding {
 
 // render renders the data of a generated Secret that nodes read.
 func (r *Resolution) render() (err error) {
-	r.files, err = Files(r.Settings, r.NoProxy.Value)
+	r.Files, err = Files(r.Settings, r.NoProxy.Value)
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -32,6 +33,8 @@ type templateKey struct{ group, kind, namespace, name string }
 type Template struct {
 	// Windows is the field by which the template asks for Windows nodes, or "".
 	Windows string
+	// UserData is infrastructure.UserDataLimit.
+	UserData int
 	// Exists is false if there is no such object yet, and then there are no Machines from it either. A kind that cannot
 	// be read, because it is in another API group than those that Cluster API's providers use or is not installed,
 	// counts as an existing one for Linux.
@@ -117,7 +120,7 @@ func (m *Memory) readTemplate(ctx context.Context, key templateKey) (Template, e
 	case err != nil:
 		return Template{}, fmt.Errorf("reading %s %s: %w", key.kind, name, err)
 	}
-	template := Template{Exists: true}
+	template := Template{Exists: true, UserData: infrastructure.UserDataLimit(key.kind, object.Object)}
 	if field := patch.WindowsField(object.Object["spec"]); field != "" {
 		template.Windows = field + " of " + key.kind + " " + klog.KRef(name.Namespace, name.Name).String()
 	}

@@ -52,7 +52,7 @@ func (l *linter) decision(at *manifest.Object, o clusters.Decided) {
 		})
 	}
 	for _, f := range o.Decision.Warnings {
-		f.Code = CodeOverridden
+		f.Code = cmp.Or(f.Code, CodeOverridden)
 		l.add(at, Warning, o.InSpec(f))
 	}
 }

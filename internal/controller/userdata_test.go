@@ -1,0 +1,116 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
+)
+
+// provider has one machine template or pool, whatever is asked for.
+type provider struct {
+	client.Reader
+	meta.RESTMapper
+
+	spec  map[string]any
+	reads int
+}
+
+func (*provider) RESTMapping(kind schema.GroupKind, _ ...string) (*meta.RESTMapping, error) {
+	return &meta.RESTMapping{GroupVersionKind: kind.WithVersion("v1")}, nil
+}
+
+func (p *provider) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	p.reads++
+	if object, ok := into.(*unstructured.Unstructured); ok {
+		object.Object = map[string]any{"spec": p.spec}
+	}
+	return nil
+}
+
+// TestUserData_WarnsOfWhatCannotFit has objects as the cache keeps them, without the contents of files. A template is
+// read only where it decides.
+func TestUserData_WarnsOfWhatCannotFit(t *testing.T) {
+	t.Parallel()
+	recipe, err := plan.Recipe(intent.Options{Targets: contract.Targets()}, 0, false, "c-proxy-files")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := map[string]any{"template": map[string]any{"spec": map[string]any{
+		"cloudInit": map[string]any{"insecureSkipSecretsManager": true},
+	}}}
+	for name, test := range map[string]struct {
+		cluster, template, pool string
+		file                    int
+		spec                    map[string]any
+		inPlace                 bool
+		want                    string
+		reads                   int
+	}{
+		"a control plane that fits":                  {cluster: "HetznerCluster", file: 10_000},
+		"one that does not":                          {cluster: "HetznerCluster", file: 20_000, want: "HetznerCluster takes 32768"},
+		"no limit is known":                          {cluster: "VSphereCluster", file: 500_000},
+		"running nodes get the files in place":       {cluster: "HetznerCluster", file: 20_000, inPlace: true},
+		"a pool that fits":                           {cluster: "OCICluster", pool: "OCIMachineTemplate", file: 20_000},
+		"a pool that does not":                       {cluster: "OCICluster", pool: "OCIMachineTemplate", file: 25_000, want: "OCICluster takes 24000"},
+		"a launch template":                          {cluster: "AWSCluster", pool: "AWSMachinePool", file: 20_000, want: "AWSMachinePool takes 16384", reads: 1},
+		"a small one":                                {cluster: "AWSCluster", pool: "AWSMachinePool", file: 5_000},
+		"a launch template, data in S3":              {cluster: "AWSCluster", pool: "AWSMachinePool", file: 20_000, spec: map[string]any{"ignition": map[string]any{}}, reads: 1},
+		"EC2, data in Secrets Manager":               {cluster: "AWSCluster", template: "AWSMachineTemplate", file: 5_000, reads: 1},
+		"EC2, data as it is":                         {cluster: "AWSCluster", template: "AWSMachineTemplate", file: 5_000, spec: raw, want: "AWSMachineTemplate takes 16384", reads: 1},
+		"a pool with Machines, data as it is":        {cluster: "AWSCluster", pool: "AWSMachineTemplate", file: 20_000, spec: raw, want: "AWSMachineTemplate takes 16384", reads: 1},
+		"a pool with Machines that need not be read": {cluster: "AWSCluster", pool: "AWSMachineTemplate", file: 5_000, spec: raw},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &provider{spec: test.spec}
+			c := &Controller{Config: Config{Memory: &world.Memory{Live: server, Mapper: server}}}
+			p := c.newPass(&kinds.Cluster{}, intent.ClusterOf(&kinds.Cluster{Spec: kinds.ClusterSpec{InfrastructureRef: kinds.Reference{Kind: test.cluster, Name: "c"}}}))
+			own := &kinds.Bootstrap{Spec: patch.Spec{Files: []patch.File{{Path: "/own", Content: strings.Repeat("x", test.file)}}}}
+			var object kinds.BootstrapObject
+			kind := plan.KindControlPlane
+			if test.pool != "" {
+				kind = plan.KindTemplate
+				object = &kinds.KubeadmConfigTemplate{Spec: &kinds.KubeadmConfigTemplateSpec{Template: &kinds.KubeadmConfigTemplateResource{Spec: own}}}
+			} else {
+				controlPlane := &kinds.KubeadmControlPlane{Spec: kinds.KubeadmControlPlaneSpec{KubeadmConfigSpec: own}}
+				controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef = kinds.Reference{Kind: test.template, Name: test.template}
+				object = controlPlane
+			}
+			if _, err := kinds.Trim(object); err != nil {
+				t.Fatal(err)
+			}
+			o := reconcile.Reconciled{
+				Object: reconcile.NewObject(object, kind, false), Decision: plan.Decision{Recipe: &recipe, InPlace: test.inPlace},
+			}
+			if test.pool != "" {
+				o.Pools = []plan.Pool{{Infrastructure: kinds.Reference{Kind: test.pool, Name: "m"}}}
+			}
+			var out report.Outcome
+			if err := p.userData(t.Context(), &o, &out); err != nil {
+				t.Fatal(err)
+			}
+			if got := fmt.Sprint(out.Findings); (len(out.Findings) > 0) != (test.want != "") || !strings.Contains(got, test.want) ||
+				len(o.Decision.Warnings) != len(out.Findings) {
+				t.Errorf("found %s", got)
+			}
+			if server.reads != test.reads {
+				t.Errorf("%d reads", server.reads)
+			}
+		})
+	}
+}
