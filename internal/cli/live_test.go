@@ -271,7 +271,7 @@ func TestExplain_SaysWhatIsWrongInAManagementCluster(t *testing.T) {
 		"the installation's entries":  {"--cluster prod --default-proxy-secret system/default installation.example.org", 0, "Secret system/default, key noProxy entry 1"},
 		"a list of one's own":         {"--cluster prod --no-proxy 172.20.0.0/16 --fail-on go 172.20.0.9", 0, "172.20.0.0/16 (entry 1)"},
 		"a name with its namespace":   {"--namespace other --cluster team-a/prod cp.example.org", 0, "Cluster team-a/prod"},
-		"a gate":                      {"--cluster prod --fail-on go", 3, "169.254.169.254: proxied by go-httpproxy@x/net-0.62.0"},
+		"a gate":                      {"--cluster prod --no-proxy .svc --fail-on go 10.244.0.17", 3, "10.244.0.17: proxied by go-httpproxy@x/net-0.62.0"},
 		"a pool without proxy":        {"--cluster prod --pool direct", 1, "pool direct uses no proxy"},
 		"a pool of another Cluster":   {"--cluster prod --pool other", 1, "Cluster team-a/prod has neither a MachineDeployment nor a MachinePool other"},
 		"an unknown pool":             {"--cluster prod --pool x", 1, "Cluster team-a/prod has neither a MachineDeployment nor a MachinePool x"},

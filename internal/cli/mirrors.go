@@ -12,32 +12,32 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
 const (
-	// maxMirrors bounds how many mirrors are destinations, and maxPools how many pools of a Cluster are read for them.
-	maxMirrors = 100
-	maxPools   = 100
+	// maxHosts bounds how many hosts are destinations, and maxPools how many pools of a Cluster are read for them.
+	maxHosts = 100
+	maxPools = 100
 	// maxName is the length of the longest name of an object or a host.
 	maxName = 253
 )
 
-// addMirrors adds the registry mirrors in the user's own files, each once with the first object that names it.
-func (t target) addMirrors(network *explain.Cluster) {
-	if !slices.Contains(t.settings.Options.Targets, contract.TargetContainerd) {
-		return
-	}
-	known := map[clusters.Mirror]bool{}
+// addHosts adds the hosts that bootstrap specs name and a client with the proxy asks, each once with the first object
+// that names it.
+func (t target) addHosts(network *explain.Cluster) {
+	known := map[string]bool{}
 	for _, o := range t.bootstrap {
-		for _, mirror := range clusters.Mirrors(o.Bootstrap().View().Files) {
-			if mirror.File = 0; known[mirror] || len(known) == maxMirrors {
+		if o.Bootstrap() == nil {
+			continue
+		}
+		for _, h := range o.Bootstrap().Hosts {
+			if known[h.URL] || len(known) == maxHosts || h.Outside || !slices.Contains(t.settings.Options.Targets, h.Target) {
 				continue
 			}
-			known[mirror] = true
-			network.Add(mirror.URL, fmt.Sprintf("mirror of %s in %s %s", finding.Line(mirror.Registry, maxName),
+			known[h.URL] = true
+			network.Add(h.URL, fmt.Sprintf("%s in %s %s", finding.Line(h.What, maxName),
 				o.GetObjectKind().GroupVersionKind().Kind, finding.Line(o.GetName(), maxName)))
 		}
 	}

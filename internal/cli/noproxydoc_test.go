@@ -15,6 +15,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/tables"
 )
@@ -68,7 +69,8 @@ func TestTables_OfCodesAndGroups(t *testing.T) {
 	for code, kind := range map[finding.Code]string{
 		intent.CodeBadAnnotation: "rejection", intent.CodeBadEncoding: "rejection", intent.CodeBadLabel: "rejection",
 		intent.CodeBadMetadata: "rejection", clusters.CodeSecretEncrypted: "note", proxyconfig.CodeSecretNotFound: "rejection",
-		lint.CodeOverridden: "warning", lint.CodeMirrorProxied: "note", proxyconfig.CodeUnlabelledSecret: "warning",
+		lint.CodeOverridden: "warning", plan.CodeHostProxied: "note", plan.CodeBootCommands: "note", plan.CodeSudo: "note",
+		plan.CodeEarlyFetch: "note", plan.CodeAPIServerDirect: "note", proxyconfig.CodeUnlabelledSecret: "warning",
 		intent.CodeUnknownName: "warning", patch.CodeUserData: "warning",
 	} {
 		codes.Add("`"+string(code)+"`", kind)

@@ -51,11 +51,11 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 	if t.invalid != nil {
 		return explain.Cluster{}, fmt.Errorf("%s: %w", name, t.invalid)
 	}
-	network, err := explain.NewCluster(resolve.NoProxyInput(t.cluster, intent.Options{}), t.cluster.EndpointPort)
+	network, err := explain.NewCluster(resolve.NoProxyInput(t.cluster, t.settings.Options), t.cluster.EndpointPort)
 	if err != nil {
 		return explain.Cluster{}, fmt.Errorf("%s: %w", name, err)
 	}
-	t.addMirrors(&network)
+	t.addHosts(&network)
 	in.Cluster, in.Pool = clusters.Qualified(t.cluster.Namespace, t.cluster.Name), o.pool
 	if len(t.unresolved) > 0 {
 		note("%s has unresolved variables and is left out", clusters.Unresolved(t.unresolved))
@@ -98,6 +98,7 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 		return network, fmt.Errorf("%s: %s; there is nothing to explain", name, note)
 	}
 	in.NoProxy, in.Entries, in.Warnings = resolution.NoProxy.Value, resolution.NoProxy.Entries, resolution.Warnings
+	in.NoHTTPProxy = !resolution.Settings.HTTPProxy.IsSet()
 	in.OwnAddresses = o.profile == string(noproxy.ProfileService) && !resolution.NoProxy.HasNodeNetwork
 	in.Secret, in.Profile = "Secret "+
 		clusters.Qualified(resolution.Secret.Name.Namespace, resolution.Secret.Name.Name), o.profile

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -210,6 +211,11 @@ func (p *pass) reconcileAll(
 		if err := p.userData(ctx, &one, &out); err != nil {
 			return nil, out, err
 		}
+		one.Decision.Notes = p.notes(ctx, o, one.Decision)
+		for _, note := range one.Decision.Notes {
+			note.Place = note.Place.Of(o.String())
+			out.Warnings = append(out.Warnings, note)
+		}
 		reconciled = append(reconciled, one)
 		if drift != reconcile.None {
 			drifts[drift] = append(drifts[drift], o.String())
@@ -217,6 +223,24 @@ func (p *pass) reconcileAll(
 		}
 	}
 	return reconciled, out, nil
+}
+
+// notes returns plan.Notes of an object that gets the proxy. A machine template that cannot be read has none.
+func (p *pass) notes(ctx context.Context, o reconcile.Object, decision plan.Decision) []finding.Finding {
+	if decision.Secret == "" || o.Bootstrap() == nil || o.IsOfMachine() {
+		return nil
+	}
+	booted := plan.Booted{
+		Bootstrap: o.Bootstrap(), Targets: decision.Recipe.Targets, Options: p.options,
+		Resolution: cmp.Or(decision.Resolution, &resolve.Resolution{}),
+	}
+	for _, ref := range o.Infrastructure() {
+		if ref.Kind == plan.KindAWS && booted.Early == (plan.Early{}) {
+			template, _ := p.Memory.Template(ctx, p.view.Namespace, ref, false)
+			booted.Early = template.Early
+		}
+	}
+	return plan.Notes(booted)
 }
 
 // reconcileObject changes one bootstrap object to the state that is wanted, or compares it if the topology controller

@@ -19,6 +19,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
@@ -186,5 +187,31 @@ func TestPreview_ReportsWhatTheUserHasToChange(t *testing.T) {
 	deleted.DeletionTimestamp = new(metav1.Now())
 	if preview, err := c.Preview(t.Context(), deleted); err != nil || len(preview.Findings) > 0 {
 		t.Errorf("of a Cluster that is being deleted: %+v, %v", preview.Findings, err)
+	}
+}
+
+// TestNotes_AreOfObjectsThatGetTheProxy has a control plane with commands before there are files.
+func TestNotes_AreOfObjectsThatGetTheProxy(t *testing.T) {
+	t.Parallel()
+	p, main := resolved(t)
+	o := reconcile.NewObject(&kinds.KubeadmControlPlane{Spec: kinds.KubeadmControlPlaneSpec{
+		KubeadmConfigSpec: &kinds.Bootstrap{BootCommands: 1},
+	}}, plan.KindControlPlane, false)
+	recipe := &patch.Recipe{Targets: contract.Targets()}
+	for name, test := range map[string]struct {
+		object   reconcile.Object
+		decision plan.Decision
+		want     int
+	}{
+		"with settings":      {o, plan.Decision{Secret: "s", Recipe: recipe, Resolution: main}, 1},
+		"settings not known": {o, plan.Decision{Secret: "s", Recipe: recipe}, 1},
+		"certificates alone": {o, plan.Decision{Secret: "s", Recipe: &patch.Recipe{Targets: []contract.Target{contract.TargetTrust}}}, 0},
+		"without the proxy":  {o, plan.Decision{Recipe: &patch.Recipe{}}, 0},
+		"a conflict":         {o, plan.Decision{Resolution: main}, 0},
+		"no spec":            {reconcile.NewObject(&kinds.KubeadmControlPlane{}, plan.KindControlPlane, false), plan.Decision{Secret: "s", Recipe: recipe}, 0},
+	} {
+		if got := p.notes(t.Context(), test.object, test.decision); len(got) != test.want {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }

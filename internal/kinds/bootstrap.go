@@ -20,6 +20,10 @@ type Bootstrap struct {
 	// Alone reports that the spec holds nothing but its three lists, each with entries or absent: without the entries,
 	// it is empty.
 	Alone bool
+	// BootCommands is how many bootCommands there are.
+	BootCommands int
+	// Hosts are those that the spec names.
+	Hosts []Host
 }
 
 // registration has the fields of an initConfiguration or joinConfiguration that identify Windows nodes.
@@ -109,6 +113,9 @@ func (b *Bootstrap) UnmarshalJSON(text []byte) error {
 	}
 	read("clusterConfiguration", &keys)
 	b.ECDSA = strings.HasPrefix(keys.EncryptionAlgorithm, "ECDSA")
+	var boot []json.RawMessage
+	_ = Decode(members["bootCommands"], &boot) // the API server checks it
+	b.BootCommands, b.Hosts = len(boot), hostsOf(members, files)
 	for i := range files {
 		b.Files = append(b.Files, files[i].view())
 	}
@@ -138,7 +145,7 @@ func (b *Bootstrap) DeepCopy() *Bootstrap {
 // DeepCopyInto copies b.
 func (b *Bootstrap) DeepCopyInto(c *Bootstrap) {
 	*c = *b
-	c.Files = slices.Clone(b.Files)
+	c.Files, c.Hosts = slices.Clone(b.Files), slices.Clone(b.Hosts)
 	for _, list := range []*[]string{&c.PreKubeadmCommands, &c.PostKubeadmCommands, &c.CRISockets, &c.KubeletArgs} {
 		*list = slices.Clone(*list)
 	}

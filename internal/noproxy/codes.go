@@ -78,6 +78,11 @@ const (
 	// CodeProxiedNode is a list without an address of a control-plane Machine that other control-plane nodes ask. The
 	// composer does not report it; package resolve does.
 	CodeProxiedNode finding.Code = "proxied-node"
+	// CodeStaticPodsCredentials is target static-pods with a proxy whose credentials static Pods do not get. The composer
+	// does not report it; package resolve does.
+	CodeStaticPodsCredentials finding.Code = "static-pods-credentials" //nolint:gosec // a code, no credential
+	// CodeProxyInCluster is a proxy that its own Cluster would run. The composer does not report it; package resolve does.
+	CodeProxyInCluster finding.Code = "proxy-in-cluster"
 )
 
 // Codes returns all codes, rejections first.
@@ -90,6 +95,7 @@ func Codes() []finding.Code {
 		CodeSingleLabel, CodeIDNConverted, CodeCIDRHostBits, CodeMatchAllCIDR, CodeOverBroad, CodeSize, CodeLoopbackProxy,
 		CodeDefaultsUsed, CodePartialIP, CodeEndpointUnset, CodeBadServiceCIDR, CodeNoPodNetwork,
 		CodeInfrastructureIgnored, CodeInfrastructureUnknown, CodeNoNodeNetwork, CodeProxiedNode,
+		CodeStaticPodsCredentials, CodeProxyInCluster,
 	}
 }
 

@@ -106,6 +106,20 @@ func (e Entry) Origin() string {
 	return e.Role + " in " + e.Place.String()
 }
 
+// Covers reports whether a host, an address or a name, is what e names, or in it.
+func (e Entry) Covers(host string) bool {
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	address, err := netip.ParseAddr(host)
+	if network, bad := netip.ParsePrefix(e.Value); bad == nil {
+		return err == nil && network.Contains(address.Unmap())
+	}
+	if err == nil {
+		host = address.Unmap().String()
+	}
+	value := strings.TrimSuffix(e.Value, ".")
+	return host == value || err != nil && strings.HasPrefix(value, ".") && strings.HasSuffix(host, value)
+}
+
 // Result is a composed list.
 type Result struct {
 	// Value is the list in the form of the variable. It has only bytes from 0x21 to 0x7e and may be empty.

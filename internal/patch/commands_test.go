@@ -150,6 +150,7 @@ func TestCommands_ExportWhatThereIs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			eachMode(t, func(t *testing.T, shell []string) {
+				t.Helper()
 				b := bootstrap{shell: shell, targets: []contract.Target{contract.TargetCommands}, files: test.files}
 				b.before = []string{"later_proxy=not-exported"}
 				got, output := b.run(t)
@@ -197,6 +198,7 @@ func TestKubeadm_SeesNoVariableWithCredentials(t *testing.T) {
 		t.Run(string(target), func(t *testing.T) {
 			t.Parallel()
 			eachMode(t, func(t *testing.T, shell []string) {
+				t.Helper()
 				b := bootstrap{shell: shell, targets: []contract.Target{target}, files: files}
 				b.environment = slices.Concat(secret, open, others)
 				got, output := b.run(t)
@@ -240,6 +242,7 @@ func TestKubeadm_RunsWhateverTheUserDoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			eachMode(t, func(t *testing.T, shell []string) {
+				t.Helper()
 				got, output := bootstrap{shell: shell, targets: []contract.Target{contract.TargetStaticPods}, before: before, files: map[string]string{
 					"proxy.env": "HTTP_PROXY=\"http://u:p@x\"\n", "node.env": "", "setup.sh": "",
 				}}.run(t)

@@ -1,6 +1,7 @@
 package patch_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +32,7 @@ func TestCertificates_InEveryTrustStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			eachNode(t, func(t *testing.T, n *node) {
+				t.Helper()
 				n.remove(debianStore, "bin/update-ca-certificates", ourFolder+"proxy.env")
 				n.folder("etc/ssl/certs") // each system has it
 				n.remove("etc/ssl/certs/x")
@@ -60,7 +62,7 @@ func TestCertificates_InEveryTrustStore(t *testing.T) {
 					}
 					want := "theirs" + store.suffix
 					for i := step.files; i > 0; i-- {
-						want = "capi-proxy-patcher-" + string(rune('0'+i)) + store.suffix + " " + want
+						want = fmt.Sprint("capi-proxy-patcher-", i, store.suffix, " ", want)
 					}
 					if got := n.names(store.folder); got != want {
 						t.Errorf("%s: files %s, want %s", step.name, got, want)
@@ -87,6 +89,7 @@ func TestCertificates_InEveryTrustStore(t *testing.T) {
 func TestCertificates_WithoutABundleAllGo(t *testing.T) {
 	t.Parallel()
 	eachNode(t, func(t *testing.T, n *node) {
+		t.Helper()
 		n.under = []string{"/bin/sh", "-c", `umask 077; exec "$@"`, "sh"}
 		n.run()
 		if info, err := os.Stat(n.path(debianStore + "capi-proxy-patcher-1.crt")); err != nil || info.Mode() != 0o644 {
@@ -112,6 +115,7 @@ func TestCertificates_WithTheRealCommandOfDebian(t *testing.T) {
 	}
 	first, second, distribution := string(pki.Make(t, "first").PEM), string(pki.Make(t, "second").PEM), string(pki.Make(t, "d").PEM)
 	eachNode(t, func(t *testing.T, n *node) {
+		t.Helper()
 		n.write("etc/ca-certificates.conf", "distribution.crt\n")
 		n.write("usr/share/ca-certificates/distribution.crt", distribution)
 		n.write("etc/ssl/certs/README", "x")
@@ -163,6 +167,7 @@ func TestCertificates_WithTheRealP11Kit(t *testing.T) {
 	leaf, _ := authority.IssueFor(t, "leaf.example")
 	first, second := string(authority.PEM), string(pki.Make(t, "second").PEM)
 	eachNode(t, func(t *testing.T, n *node) {
+		t.Helper()
 		n.folder("etc/pki/ca-trust/source/anchors")
 		n.write("module", "module: p11-kit-trust.so\nx-init-reserved: paths="+n.path("etc/pki/ca-trust/source")+"\ntrust-policy: yes\n")
 		n.stub("update-ca-trust", "PATH=/usr/bin:/bin; export R="+n.root+"; exec unshare --mount sh -c 'mount --bind $R/module "+module+" && "+

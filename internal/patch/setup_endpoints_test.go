@@ -45,6 +45,7 @@ func TestEndpoints_AreAskedWhenANodeBoots(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			oneNode(t, func(t *testing.T, n *node) {
+				t.Helper()
 				n.script = patch.SetupAsking(endpoints)
 				n.remove(ourFolder + "trusted-ca.pem")
 				if test.curl != "" {
@@ -77,6 +78,7 @@ func TestEndpoints_AreAskedWhenANodeBoots(t *testing.T) {
 func TestEndpoints_TakeAQuarterOfAMinuteAtMost(t *testing.T) {
 	t.Parallel()
 	eachNode(t, func(t *testing.T, n *node) {
+		t.Helper()
 		n.script = patch.SetupAsking([]string{"https://a", "https://b", "https://c", "https://d", "https://e"})
 		n.stub("curl", "exit 28")
 		if says := n.run(); len(says) != 3 || strings.Count(n.calls, "curl -qgs -m 5 ") != 3 {

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -154,6 +153,7 @@ func TestOwnAddresses(t *testing.T) {
 				run = eachNode
 			}
 			run(t, func(t *testing.T, n *node) {
+				t.Helper()
 				test.change(n)
 				for _, verb := range [][]string{nil, {"own-addresses"}} {
 					says := n.run(verb...)
@@ -179,11 +179,11 @@ func TestOwnAddresses(t *testing.T) {
 func TestOwnAddresses_WaitForNoNameServer(t *testing.T) {
 	t.Parallel()
 	eachNode(t, func(t *testing.T, n *node) {
+		t.Helper()
 		n.stub("hostname", "exec sleep 60")
-		start := time.Now()
-		if says := n.run("own-addresses"); len(says) > 0 || time.Since(start) > 20*time.Second ||
-			n.read(ourFolder+"node.env") != nodeEnv(ownAddresses+"node-1,localhost,.svc") {
-			t.Errorf("after %v says %q: %s", time.Since(start), says, n.read(ourFolder+"node.env"))
+		n.under = []string{"/usr/bin/timeout", "30"} // whose status run reports
+		if says := n.run("own-addresses"); len(says) > 0 || n.read(ourFolder+"node.env") != nodeEnv(ownAddresses+"node-1,localhost,.svc") {
+			t.Errorf("says %q: %s", says, n.read(ourFolder+"node.env"))
 		}
 	})
 }
@@ -192,6 +192,7 @@ func TestOwnAddresses_WaitForNoNameServer(t *testing.T) {
 func TestOwnAddresses_AreWholeWhenTwoWriteThem(t *testing.T) {
 	t.Parallel()
 	eachNode(t, func(t *testing.T, n *node) {
+		t.Helper()
 		var done sync.WaitGroup
 		for range 8 {
 			command := n.command("own-addresses")
@@ -312,6 +313,7 @@ func TestSetup_NeverStopsABootstrap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			eachNode(t, func(t *testing.T, n *node) {
+				t.Helper()
 				test.change(n)
 				if diff := cmp.Diff(test.says, n.run(), cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
@@ -321,9 +323,13 @@ func TestSetup_NeverStopsABootstrap(t *testing.T) {
 				}
 			})
 			oneNode(t, func(t *testing.T, n *node) {
+				t.Helper()
 				test.change(n)
 				for verb, about := range map[string]string{"own-addresses": "NO_PROXY", "certificates": "certificates"} {
 					want := slices.DeleteFunc(slices.Clone(test.says), func(s string) bool { return !strings.HasPrefix(s, about) })
+					if len(want) == 0 && len(test.says) > 0 {
+						continue // nothing that it does fails
+					}
 					if diff := cmp.Diff(want, n.run(verb), cmpopts.EquateEmpty()); diff != "" || strings.Contains(n.calls, "systemctl") {
 						t.Errorf("%s calls %q, says (-want +got):\n%s", verb, n.calls, diff)
 					}
@@ -336,6 +342,7 @@ func TestSetup_NeverStopsABootstrap(t *testing.T) {
 func TestSetup_ForgetsProblemsThatAreNoMore(t *testing.T) {
 	t.Parallel()
 	eachNode(t, func(t *testing.T, n *node) {
+		t.Helper()
 		n.stub("update-ca-certificates", "exit 1")
 		n.systemctl("active", "restart")
 		if says := n.run(); len(says) != 2 {
@@ -375,6 +382,7 @@ func TestSetup_RestartsContainerd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			oneNode(t, func(t *testing.T, n *node) {
+				t.Helper()
 				if test.change != nil {
 					test.change(n)
 				}

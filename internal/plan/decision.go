@@ -130,6 +130,8 @@ type Decision struct {
 	Refused error
 	// Warnings are about entries of the user that interfere with the proxy. Their places are in the spec.
 	Warnings []finding.Finding
+	// Notes are those of Notes, for a decision that the controller has carried out.
+	Notes []finding.Finding
 
 	object string
 	pause  pause

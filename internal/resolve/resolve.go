@@ -329,8 +329,38 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 	if resolution.AsksNodes(options) && !result.HasNodeNetwork {
 		resolution.Warnings = append(resolution.Warnings, noNodeNetwork())
 	}
+	resolution.Warnings = append(resolution.Warnings, resolution.useless(options)...)
 	resolution.Complete = cluster.EndpointHost != "" || slices.Contains(options.OmitGroups, noproxy.GroupEndpoint)
 	return resolution, nil
+}
+
+// useless warns of what has no effect: static Pods get no credentials, and no node reaches a Service or a Pod before its
+// Cluster exists.
+func (r Resolution) useless(options intent.Options) (found []finding.Finding) {
+	if slices.Contains(options.Targets, contract.TargetStaticPods) && r.Settings.HasCredentials() {
+		found = append(found, finding.Finding{
+			Code: noproxy.CodeStaticPodsCredentials, Place: finding.Annotation(contract.AnnotationTargets),
+			Message: "target static-pods has no effect, because the proxy has credentials, which kubeadm would copy into Pods",
+			Advice:  "use a proxy without credentials, or leave the target out",
+		})
+	}
+	own := []noproxy.Group{noproxy.GroupPods, noproxy.GroupServices, noproxy.GroupServiceDomain}
+	for _, proxy := range []struct {
+		key string
+		url proxyconfig.URL
+	}{{contract.KeyHTTPProxy, r.Settings.HTTPProxy}, {contract.KeyHTTPSProxy, r.Settings.HTTPSProxy}} {
+		host, _ := proxy.url.HostPort()
+		inside := func(e noproxy.Entry) bool { return slices.Contains(own, e.Group) && e.Covers(host) }
+		if slices.ContainsFunc(r.NoProxy.Entries, inside) && len(r.Secret.Data[proxy.key]) > 0 {
+			found = append(found, finding.Finding{
+				Code: noproxy.CodeProxyInCluster, Place: finding.Key(proxy.key).Of(r.Secret.where()),
+				Message: "the proxy is in the Pod or Service networks of the Cluster, or has the name of a Service, and nodes need " +
+					"it before the Cluster has any",
+				Advice: "name the host by which nodes reach a proxy outside of the Cluster",
+			})
+		}
+	}
+	return found
 }
 
 // noNodeNetwork warns of static Pods, and of kubeadm, that reach nodes through the proxy.

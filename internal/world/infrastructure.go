@@ -35,6 +35,8 @@ type Template struct {
 	Windows string
 	// UserData is infrastructure.UserDataLimit.
 	UserData int
+	// Early is what its nodes fetch early.
+	Early plan.Early
 	// Exists is false if there is no such object yet, and then there are no Machines from it either. A kind that cannot
 	// be read, because it is in another API group than those that Cluster API's providers use or is not installed,
 	// counts as an existing one for Linux.
@@ -120,7 +122,9 @@ func (m *Memory) readTemplate(ctx context.Context, key templateKey) (Template, e
 	case err != nil:
 		return Template{}, fmt.Errorf("reading %s %s: %w", key.kind, name, err)
 	}
-	template := Template{Exists: true, UserData: infrastructure.UserDataLimit(key.kind, object.Object)}
+	template := Template{
+		Exists: true, UserData: infrastructure.UserDataLimit(key.kind, object.Object), Early: plan.EarlyOf(key.kind, object.Object),
+	}
 	if field := patch.WindowsField(object.Object["spec"]); field != "" {
 		template.Windows = field + " of " + key.kind + " " + klog.KRef(name.Namespace, name.Name).String()
 	}

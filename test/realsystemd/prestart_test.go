@@ -1,6 +1,7 @@
 package realsystemd_test
 
 import (
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -106,9 +107,7 @@ func checkPreStart(t *testing.T, test preStart, got realsystemd.Result) {
 			}
 		}
 	}
-	for name, value := range test.more {
-		want[name] = value
-	}
+	maps.Copy(want, test.more)
 	for name, value := range want {
 		if got.Environ[name] != value {
 			t.Errorf("%s is %q, want %q\n%s", name, got.Environ[name], value, got.Log)

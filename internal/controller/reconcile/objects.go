@@ -98,6 +98,18 @@ type Reconciled struct {
 	Waits *finding.Finding
 }
 
+// Infrastructure returns what the Machines of o are created from.
+func (o Object) Infrastructure() (from []kinds.Reference) {
+	if controlPlane, ok := o.BootstrapObject.(*kinds.KubeadmControlPlane); ok {
+		of := controlPlane.Spec.MachineTemplate
+		from = append(from, of.InfrastructureRef, of.Spec.InfrastructureRef)
+	}
+	for _, p := range o.Pools {
+		from = append(from, p.Infrastructure)
+	}
+	return from
+}
+
 // IsOwned reports whether an object has an owner of a UID. Only a Secret that its Cluster owns is deleted.
 func IsOwned(object metav1.Object, uid types.UID) bool {
 	return slices.ContainsFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == uid })

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
@@ -23,13 +24,15 @@ type Cluster struct {
 	entries []noproxy.Entry
 	domain  string
 	port    int32
+	omitted []noproxy.Group
 	added   []Destination
 }
 
-// NewCluster reads the network, the endpoint and the infrastructure of a Cluster; lists, omitted groups and profile of
-// in have no influence. The zero Input stands for a Cluster with the defaults of kubeadm. endpointPort 0 means 6443.
+// NewCluster reads the network, the endpoint and the infrastructure of a Cluster; lists and profile of in have no
+// influence, and what omitted groups have is a destination that may be proxied. The zero Input stands for a Cluster with the defaults of kubeadm. endpointPort 0 means 6443.
 // The error is the one of noproxy.Compose.
 func NewCluster(in noproxy.Input, endpointPort int32) (Cluster, error) {
+	omitted := in.OmitGroups
 	in.OmitGroups, in.Profile = nil, noproxy.ProfileService
 	in.Installation, in.User, in.Variable = noproxy.Layer{}, noproxy.Layer{}, noproxy.Layer{}
 	composed, err := noproxy.Compose(in)
@@ -39,7 +42,7 @@ func NewCluster(in noproxy.Input, endpointPort int32) (Cluster, error) {
 	if endpointPort == 0 {
 		endpointPort = defaultPort
 	}
-	c := Cluster{entries: composed.Entries, port: endpointPort}
+	c := Cluster{entries: composed.Entries, port: endpointPort, omitted: omitted}
 	for _, e := range c.entries {
 		if e.Group == noproxy.GroupServiceDomain && e.Value != ".svc" && c.domain == "" {
 			c.domain = strings.TrimPrefix(e.Value, ".")
@@ -91,6 +94,11 @@ func (c Cluster) Destinations() []Destination {
 			add(at("https", e.Value, 0, "an internal host"))
 		}
 	}
+	for i := range out {
+		if out[i].InCluster = c.Contains(out[i]); !out[i].InCluster {
+			out[i].What += ", left out of NO_PROXY as asked for"
+		}
+	}
 	return append(append(out, c.added...), Destination{
 		Name: counterCheck, URL: counterCheck, What: "counter-check, should be proxied",
 		CounterCheck: true,
@@ -136,28 +144,13 @@ func (c Cluster) Contains(d Destination) bool {
 	host := strings.ToLower(d.host())
 	address, err := netip.ParseAddr(host)
 	address = address.Unmap()
-	if err == nil && address.IsLoopback() || strings.TrimSuffix(host, ".") == "localhost" {
+	asked := func(g noproxy.Group) bool { return !slices.Contains(c.omitted, g) }
+	if asked(noproxy.GroupLoopback) && (err == nil && address.IsLoopback() || strings.TrimSuffix(host, ".") == "localhost") ||
+		slices.ContainsFunc(c.entries, func(e noproxy.Entry) bool { return asked(e.Group) && e.Covers(host) }) {
 		return true
 	}
-	for _, e := range c.entries {
-		if p, parseErr := netip.ParsePrefix(e.Value); parseErr == nil {
-			if err == nil && p.Contains(address) {
-				return true
-			}
-			continue
-		}
-		switch {
-		case err == nil && address.String() == e.Value:
-			return true
-		case strings.HasPrefix(e.Value, ".") &&
-			strings.HasSuffix(strings.TrimSuffix(host, "."), strings.TrimSuffix(e.Value, ".")):
-			return true
-		case strings.TrimSuffix(host, ".") == e.Value:
-			return true
-		}
-	}
 	// The link-local addresses at which clouds serve metadata, whatever the infrastructure.
-	return err == nil && (address == netip.AddrFrom4([4]byte{169, 254, 169, 254}) || address.String() == "fd00:ec2::254")
+	return err == nil && asked(noproxy.GroupMetadata) && (address == netip.AddrFrom4([4]byte{169, 254, 169, 254}) || address.String() == "fd00:ec2::254")
 }
 
 // Choose returns the given destinations, or those of the Cluster if there are none. The error names the position of an

@@ -124,7 +124,7 @@ func network() noproxy.Input {
 		ServiceDomain: "corp.internal", EndpointHost: "cp.example.com",
 		Infrastructure: infrastructure.Of("GCPCluster").Infrastructure,
 		// Neither of these changes what belongs to the Cluster.
-		OmitGroups: noproxy.Groups(), Profile: noproxy.ProfileShell, User: noproxy.Layer{Text: "*, bad/entry"},
+		Profile: noproxy.ProfileShell, User: noproxy.Layer{Text: "*, bad/entry"},
 	}
 }
 
@@ -198,6 +198,32 @@ func TestContains(t *testing.T) {
 		}
 		if got := c.Contains(d); got != want {
 			t.Errorf("%s: got %t", text, got)
+		}
+	}
+}
+
+// TestOmittedGroups_AreNotExpectedToBeDirect has groups that the user has left out: what only they have may be proxied.
+func TestOmittedGroups_AreNotExpectedToBeDirect(t *testing.T) {
+	t.Parallel()
+	in := network()
+	in.OmitGroups = []noproxy.Group{noproxy.GroupMetadata, noproxy.GroupAPINames, noproxy.GroupLoopback}
+	c := cluster(t, in, 0)
+	left := 0
+	for _, d := range c.Destinations() {
+		if asked := strings.HasSuffix(d.What, ", left out of NO_PROXY as asked for"); asked == (d.InCluster || d.CounterCheck) {
+			t.Errorf("%+v", d)
+		} else if asked {
+			left++
+		}
+	}
+	if left != 5 { // two short names of the API Service, three of the metadata service
+		t.Errorf("%d destinations are left out", left)
+	}
+	for text, want := range map[string]bool{
+		"localhost": false, "169.254.169.254": false, "fd00:ec2::254": false, "kubernetes": false, "kubernetes.default.svc": true, "10.244.1.1": true,
+	} {
+		if d, err := explain.ParseDestination(text); err != nil || c.Contains(d) != want {
+			t.Errorf("%s: not %t, error %v", text, want, err)
 		}
 	}
 }

@@ -39,6 +39,8 @@ type Input struct {
 	// Entries are the items of NoProxy with their origins. If nil, they are split from NoProxy and called "entry 1" and
 	// so on.
 	Entries []noproxy.Entry
+	// NoHTTPProxy reports that there is no proxy for http destinations.
+	NoHTTPProxy bool
 	// OwnAddresses reports whether nodes add their own addresses and names to NoProxy, and no network in it is theirs.
 	OwnAddresses bool
 	// Warnings are passed on.
@@ -152,6 +154,10 @@ func Explain(in Input) (Report, error) {
 			a, err := c.Match(in.NoProxy, d.URL)
 			if err != nil {
 				return Report{}, err
+			}
+			asks := c.Rules == "none" || strings.HasPrefix(d.URL, "http://") // busybox reads no other variable
+			if in.NoHTTPProxy && asks && a.Verdict != match.Direct && a.Verdict != match.Refuses {
+				a = match.Answer{Verdict: match.Direct, Reason: "no httpProxy"}
 			}
 			row.Answers = append(row.Answers, r.answer(c, a))
 			if d.InCluster && misses(a.Verdict) &&

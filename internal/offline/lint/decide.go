@@ -20,9 +20,6 @@ func (l *linter) decide(ctx context.Context, c clusters.Cluster) error {
 	_, decided, err := l.passes.Run(ctx, c.Object)
 	for _, o := range decided {
 		l.decision(cmp.Or(o.Object, c.Object), o)
-		if used := o.Decision.Resolution; o.Object != nil && o.Decision.Recipe != nil && used != nil {
-			l.mirrors(o, c.Settings.Options, *used)
-		}
 	}
 	return err
 }
@@ -54,5 +51,8 @@ func (l *linter) decision(at *manifest.Object, o clusters.Decided) {
 	for _, f := range o.Decision.Warnings {
 		f.Code = cmp.Or(f.Code, CodeOverridden)
 		l.add(at, Warning, o.InSpec(f))
+	}
+	for _, f := range o.Decision.Notes {
+		l.add(at, Note, o.InSpec(f))
 	}
 }

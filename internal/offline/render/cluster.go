@@ -122,6 +122,9 @@ func (c *clusterRun) carryOut(o clusters.Decided) {
 	for _, warning := range decision.Warnings {
 		c.warn(object, "%s", o.InSpec(warning))
 	}
+	for _, note := range decision.Notes {
+		c.note(object, "%s", o.InSpec(note))
+	}
 	if version, changes := decision.Annotations[contract.AnnotationOutputVersion]; changes && o.Object != nil {
 		c.apply(o.Object, o.Path, decision.Edits, version)
 	}

@@ -20,7 +20,7 @@ func TestMirrors_AreNotedIfContainerdAsksTheProxyForThem(t *testing.T) {
 	example, _, _ = strings.Cut(example, "```")
 	const noProxy, host = "  noProxy: mirror.corp.example.com\n", `[host."https://mirror.corp.example.com"]`
 	proxied := strings.Replace(example, noProxy, "", 1)
-	const where = "KubeadmControlPlane team-a/prod spec.kubeadmConfigSpec.files[0] mirror-proxied"
+	const where = "KubeadmControlPlane team-a/prod spec.kubeadmConfigSpec.files[0] host-proxied"
 	for name, test := range map[string]struct {
 		text string
 		want []string
@@ -29,14 +29,13 @@ func TestMirrors_AreNotedIfContainerdAsksTheProxyForThem(t *testing.T) {
 		"no entry":              {proxied, []string{where}},
 		"single quotes, a path": {strings.Replace(proxied, host, ` [ host.'https://mirror.corp.example.com:5000/v2' ]`, 1), []string{where}},
 		"a table of a mirror":   {strings.Replace(proxied, host, `[host."https://mirror.corp.example.com".header]`, 1), []string{where}},
-		"not TOML":              {strings.Replace(proxied, host, host+"]", 1), nil},
-		"not in the value":      {strings.Replace(proxied, host, `note = """`+"\n        "+host+"\n        "+`"""`, 1), nil},
 		"without a scheme":      {strings.Replace(proxied, host, `[host."mirror.corp.example.com:5000"]`, 1), []string{where}},
 		"a comment":             {strings.Replace(proxied, host, "# "+host, 1), nil},
 		"two mirrors":           {strings.Replace(proxied, host, host+"\n        [host.\"http://10.9.9.9:5000\"]", 1), []string{where, where}},
 		"no proxy for http": {
 			strings.NewReplacer("httpProxy", "httpsProxy", "https://mirror", "http://mirror").Replace(proxied), nil,
 		},
+		"a public mirror": {strings.ReplaceAll(proxied, "mirror.corp.example.com", "mirror.gcr.io"), nil},
 		"another file":    {strings.Replace(proxied, "hosts.toml", "hosts.txt", 1), nil},
 		"encoded content": {strings.Replace(proxied, "      content: |", "      encoding: base64\n      content: |", 1), nil},
 		"target kubelet": {
@@ -49,7 +48,7 @@ func TestMirrors_AreNotedIfContainerdAsksTheProxyForThem(t *testing.T) {
 			t.Errorf("%s: nothing of the example is replaced", name)
 		}
 		var got []string
-		for _, place := range places(t, options(test.text), " mirror-proxied") {
+		for _, place := range places(t, options(test.text), " host-proxied") {
 			_, place, _ = strings.Cut(place, " ")
 			got = append(got, place)
 		}
