@@ -69,7 +69,7 @@ func TestTables_OfCodesAndGroups(t *testing.T) {
 	for code, kind := range map[finding.Code]string{
 		intent.CodeBadAnnotation: "rejection", intent.CodeBadEncoding: "rejection", intent.CodeBadLabel: "rejection",
 		intent.CodeBadMetadata: "rejection", clusters.CodeSecretEncrypted: "note", proxyconfig.CodeSecretNotFound: "rejection",
-		lint.CodeOverridden: "warning", plan.CodeHostProxied: "note", plan.CodeBootCommands: "note", plan.CodeSudo: "note",
+		patch.CodeOverridden: "warning", patch.CodeUnread: "note", plan.CodeHostProxied: "note", plan.CodeBootCommands: "note", plan.CodeSudo: "note",
 		plan.CodeEarlyFetch: "note", plan.CodeAPIServerDirect: "note", proxyconfig.CodeUnlabelledSecret: "warning",
 		intent.CodeUnknownName: "warning", patch.CodeUserData: "warning",
 	} {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
@@ -70,7 +71,7 @@ type file struct {
 		Secret patch.SecretKey `json:"secret"`
 	} `json:"contentFrom"`
 	// The other fields of the API: managed files have none of them.
-	Encoding      json.RawMessage `json:"encoding"`
+	Encoding      string          `json:"encoding"`
 	Append        json.RawMessage `json:"append"`
 	ContentFormat json.RawMessage `json:"contentFormat"`
 }
@@ -78,9 +79,12 @@ type file struct {
 func (f *file) view() patch.File {
 	return patch.File{
 		Path: f.Path, Owner: f.Owner, Permissions: f.Permissions, Content: f.Content, ContentFrom: f.ContentFrom.Secret,
-		Other: f.Encoding != nil || f.Append != nil || f.ContentFormat != nil,
+		Encoding: f.Encoding, Other: f.Encoding != "" || f.Append != nil || f.ContentFormat != nil,
 	}
 }
+
+// maxIgnition is the longest additionalConfig that is read, in bytes: twice what the API accepts.
+const maxIgnition = 64 << 10
 
 // UnmarshalJSON implements json.Unmarshaler. With an error, b has the fields that could be read.
 func (b *Bootstrap) UnmarshalJSON(text []byte) error {
@@ -116,6 +120,12 @@ func (b *Bootstrap) UnmarshalJSON(text []byte) error {
 	var boot []json.RawMessage
 	_ = Decode(members["bootCommands"], &boot) // the API server checks it
 	b.BootCommands, b.Hosts = len(boot), hostsOf(members, files)
+	var ignition, config map[string]map[string]any
+	_ = Decode(members["ignition"], &ignition)
+	if text, _ := ignition["containerLinuxConfig"]["additionalConfig"].(string); len(text) <= maxIgnition {
+		_ = yaml.Unmarshal([]byte(text), &config) // of what cannot be read Cluster API makes no bootstrap data
+	}
+	b.Ignition = patch.IgnitionFiles(config["storage"]["files"], config["systemd"]["units"])
 	for i := range files {
 		b.Files = append(b.Files, files[i].view())
 	}
@@ -145,7 +155,7 @@ func (b *Bootstrap) DeepCopy() *Bootstrap {
 // DeepCopyInto copies b.
 func (b *Bootstrap) DeepCopyInto(c *Bootstrap) {
 	*c = *b
-	c.Files, c.Hosts = slices.Clone(b.Files), slices.Clone(b.Hosts)
+	c.Files, c.Hosts, c.Ignition = slices.Clone(b.Files), slices.Clone(b.Hosts), slices.Clone(b.Ignition)
 	for _, list := range []*[]string{&c.PreKubeadmCommands, &c.PostKubeadmCommands, &c.CRISockets, &c.KubeletArgs} {
 		*list = slices.Clone(*list)
 	}

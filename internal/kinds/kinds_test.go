@@ -163,8 +163,10 @@ func TestTrim_LosesNothingThatIsRead(t *testing.T) {
 		"managedFields": [{"manager": "x"}], "finalizers": ["f"], "labels": {"a": "b"}},
 		"spec": {"files": [
 			{"path": "/etc/mine", "content": "` + strings.Repeat("x", 5000) + `"},
-			{"path": "` + contract.PathProxyEnv + `", "content": "theirs"}
-		]}}`
+			{"path": "` + contract.PathProxyEnv + `", "content": "theirs"},
+			{"path": "/etc/systemd/system/kubelet.service.d/a.conf", "content": "eA==", "encoding": "base64"},
+			{"path": "/opt/x.sh", "content": "cp a /etc/systemd/system/kubelet.service.d/zz.conf"}
+		], "ignition": {"containerLinuxConfig": {"additionalConfig": "storage: {files: [{path: ` + contract.PathProxyEnv + `}]}"}}}}`
 	got := read[kinds.KubeadmConfig](t, text)
 	want := got.DeepCopy()
 	want.ManagedFields, want.Annotations, want.Spec.Files[0].Content = nil, map[string]string{}, ""

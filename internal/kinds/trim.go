@@ -86,11 +86,11 @@ func (b *Bootstrap) trim() {
 	b.Files = slices.Clip(b.Files)
 	for i := range b.Files {
 		f := &b.Files[i]
-		if !patch.IsManagedFile(*f) && !patch.ReadsContent(f.Path) {
+		if !patch.IsManagedFile(*f) && !patch.ReadsContent(*f) {
 			f.Dropped, f.Content = patch.FileSize(b.Format, *f), ""
 		}
 		f.Path, f.Owner, f.Permissions, f.Content = once(f.Path), once(f.Owner), once(f.Permissions), once(f.Content)
-		f.ContentFrom.Key = once(f.ContentFrom.Key)
+		f.ContentFrom.Key, f.Encoding = once(f.ContentFrom.Key), once(f.Encoding)
 		if i > 0 && f.ContentFrom.Name == b.Files[i-1].ContentFrom.Name {
 			f.ContentFrom.Name = b.Files[i-1].ContentFrom.Name
 		}

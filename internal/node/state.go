@@ -127,14 +127,6 @@ type state struct {
 	addsOwn bool
 }
 
-// services returns the services that an apply restarts, in order.
-func services() (names []string) {
-	for _, u := range patch.Units() {
-		names = append(names, u.Name())
-	}
-	return names
-}
-
 // look reads the node and refuses one on which a version would replace a file of somebody else.
 func (h Host) look(want Version) (state, error) {
 	s := state{
@@ -180,7 +172,7 @@ func (h Host) look(want Version) (state, error) {
 			}
 		}
 	}
-	for _, service := range services() {
+	for _, service := range patch.UnitNames() {
 		if f, found := theirs[systemd.DropInPath(service)]; found && reads(f) {
 			s.others = append(s.others, service)
 		}
@@ -221,7 +213,7 @@ func (h Host) refuse(s state, want Version, name string, theirs File) error {
 
 // readers returns the services whose drop-in among files reads contract.PathProxyEnv.
 func readers(files map[string]File) (found []string) {
-	for _, service := range services() {
+	for _, service := range patch.UnitNames() {
 		if reads(files[systemd.DropInPath(service)]) {
 			found = append(found, service)
 		}
@@ -315,7 +307,7 @@ func (s state) plan(want Version) Plan {
 	certificates := slices.ContainsFunc([]map[string]File{s.before, s.current, want.files}, hasCertificates)
 	_, bundle := s.current[contract.PathTrustedCA]
 	p.Trust = certificates && changes(contract.PathTrustedCA) || s.interrupted && (certificates || bundle)
-	for _, service := range services() {
+	for _, service := range patch.UnitNames() {
 		uses := slices.Contains(p.reads, service) || slices.Contains(s.readBefore, service)
 		// Both read the trust store, and nobody knows what they have read of a run that did not end.
 		if p.Trust || s.interrupted || uses && p.environment || changes(systemd.DropInPath(service)) {

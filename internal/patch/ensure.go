@@ -69,7 +69,7 @@ func Ensure(spec Spec, recipe Recipe) (Plan, error) {
 	if conflicts, onlyFiles := conflicts(spec, recipe); len(conflicts) > 0 {
 		return Plan{}, &ConflictError{Conflicts: conflicts, OnlyFiles: onlyFiles}
 	}
-	plan := Plan{Warnings: Overrides(spec, recipe)}
+	plan := Plan{Warnings: overrides(spec, recipe)}
 	post := recipe.Post
 	if !slices.ContainsFunc(spec.PostKubeadmCommands, func(c string) bool { return !isManagedCommand(c) }) {
 		post = nil
@@ -107,7 +107,7 @@ func IsTrustOnly(spec Spec) bool {
 // isDropIn reports whether p is a drop-in of a configured unit with the name that the product uses. systemd merges
 // drop-ins by file name over all its folders, so a drop-in of that name in another folder is replaced, not added.
 func isDropIn(p string) bool {
-	return slices.ContainsFunc(Units(), func(u Unit) bool { return systemd.IsDropInOf(p, u.Name()) })
+	return slices.ContainsFunc(Units(), func(u Unit) bool { return systemd.DropInOf(p, u.Name()) == systemd.DropInName })
 }
 
 // conflicts returns the conflicts of spec with recipe, and whether a running node can have all of recipe beside them.
@@ -180,63 +180,6 @@ func targetsOf(managed string) []contract.Target {
 		}
 	}
 	return nil
-}
-
-// Overrides returns warnings about entries of the user that give commands and services other variables than recipe
-// does. Their places are in the spec.
-func Overrides(spec Spec, recipe Recipe) []finding.Finding {
-	return append(overrides(spec), overridingDropIns(spec, recipe)...)
-}
-
-// overrides returns warnings about commands of the user that set a proxy variable after the managed commands.
-func overrides(spec Spec) []finding.Finding {
-	var warnings []finding.Finding
-	for i, command := range spec.PreKubeadmCommands {
-		if isManagedCommand(command) {
-			continue
-		}
-		name, _, found := strings.Cut(strings.TrimPrefix(strings.TrimSpace(command), "export "), "=")
-		if found && IsProxyVariable(strings.TrimSpace(name)) {
-			warnings = append(warnings, entryFinding(ListPre, i-countManaged(spec.PreKubeadmCommands[:i]),
-				"sets "+strings.TrimSpace(name)+" itself and overrides the proxy Secret for the commands after it",
-				"remove the command"))
-		}
-	}
-	return warnings
-}
-
-// overridingDropIns returns warnings about drop-ins of the user that systemd reads after ours and that give a service
-// other variables. Those whose content is encoded or in a Secret are not read.
-func overridingDropIns(spec Spec, recipe Recipe) []finding.Finding {
-	var warnings []finding.Finding
-	for i, f := range spec.Files {
-		if f.Content == "" || f.Other {
-			continue
-		}
-		for _, service := range laterDropInOf(f.Path) {
-			if !slices.ContainsFunc(recipe.Files, func(w File) bool { return w.Path == systemd.DropInPath(string(service)) }) {
-				continue
-			}
-			suspect := func(p string) bool { return isSuspect(spec, p) }
-			for _, does := range systemd.Overrides(f.Content, IsProxyVariable, suspect) {
-				own := countManaged(spec.Files[:i])
-				warnings = append(warnings, entryFinding(ListFiles, i-own,
-					fmt.Sprintf("%s %s, and systemd reads it after http-proxy.conf: %s may have other values than those of the "+
-						"proxy Secret", f.Path, does, service), "remove the setting, or give the file a name before http-proxy.conf"))
-			}
-		}
-	}
-	return warnings
-}
-
-// isSuspect reports whether a file of variables may have proxy variables: one that the spec writes too, or one that is
-// named after them, and not one of the product.
-func isSuspect(spec Spec, p string) bool {
-	if path.Dir(clean(p)) == path.Dir(contract.PathProxyEnv) {
-		return false
-	}
-	written := func(f File) bool { return clean(f.Path) == clean(p) }
-	return slices.ContainsFunc(spec.Files, written) || strings.Contains(strings.ToLower(p), "proxy")
 }
 
 // entry is an entry of a list: a file or a command.

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -312,95 +311,6 @@ func checkConflict(t *testing.T, spec patch.Spec, options patch.Options, want st
 		}
 		if len(plan.Edits) > 0 {
 			t.Errorf("edits %v beside a conflict", plan.Edits)
-		}
-	}
-}
-
-func TestEnsure_WarnsOfDropInsThatSystemdReadsLater(t *testing.T) {
-	t.Parallel()
-	const etc = "/etc/systemd/system/containerd.service.d/"
-	for name, test := range map[string]struct {
-		at, content string
-		more        string // another file
-		encoded     bool   // its content is not as it is
-		want        []string
-	}{
-		"a reset":                         {at: etc + "zz.conf", content: "[Service]\nEnvironmentFile=\n", want: []string{"resets EnvironmentFile="}},
-		"a reset of variables alone":      {at: etc + "zz.conf", content: "[Service]\nEnvironment=\n"},
-		"other values":                    {at: etc + "override.conf", content: "[Service]\nEnvironment=\"HTTPS_PROXY=http://a:b@c\" A=b no_proxy=x\n", want: []string{"sets HTTPS_PROXY", "sets no_proxy"}},
-		"no values":                       {at: etc + "zz.conf", content: "# x\n[Service]\nUnsetEnvironment=NO_PROXY \\\n HTTP_PROXY=x\n", want: []string{"unsets NO_PROXY", "unsets HTTP_PROXY"}},
-		"those of the manager":            {at: etc + "zz.conf", content: "[Service]\nPassEnvironment=HTTP_PROXY\n", want: []string{"sets HTTP_PROXY"}},
-		"a file of the spec":              {at: etc + "zz.conf", content: "[Service]\nEnvironmentFile=-/etc/default/x\n", more: "/etc/default/x", want: []string{"reads variables from /etc/default/x"}},
-		"a file named after a proxy":      {at: etc + "zz.conf", content: "[Service]\nEnvironmentFile=/etc/Proxy.env\n", want: []string{"reads variables from /etc/Proxy.env"}},
-		"files of ours":                   {at: etc + "zz.conf", content: "[Service]\nEnvironmentFile=/etc/capi-proxy-patcher/proxy.env\nEnvironmentFile=-/etc/capi-proxy-patcher/node.env\n"},
-		"another file":                    {at: etc + "zz.conf", content: "[Service]\nEnvironmentFile=-/etc/default/kubelet\nLimitNOFILE=5\n"},
-		"of this boot":                    {at: "/run/systemd/system/kubelet.service.d/i.conf", content: "[Service]\nEnvironmentFile=\n", want: []string{"resets EnvironmentFile="}},
-		"of a package, for all services":  {at: "/usr/lib/systemd/system/service.d/i.conf", content: "[Service]\nUnsetEnvironment=HTTP_PROXY\n", want: []string{"unsets HTTP_PROXY", "unsets HTTP_PROXY"}},
-		"by another way to the folder":    {at: "/etc//systemd/system/x/../kubelet.service.d/i.conf", content: "[Service]\nEnvironmentFile=\n", want: []string{"resets EnvironmentFile="}},
-		"before ours":                     {at: etc + "10-proxy.conf", content: "[Service]\nEnvironmentFile=\nUnsetEnvironment=HTTP_PROXY\n"},
-		"capital letters are before ours": {at: etc + "ZZ.conf", content: "[Service]\nEnvironmentFile=\n"},
-		"of another unit":                 {at: "/etc/systemd/system/docker.service.d/zz.conf", content: "[Service]\nEnvironmentFile=\n"},
-		"no drop-in":                      {at: etc + "zz.txt", content: "[Service]\nEnvironmentFile=\n"},
-		"another section":                 {at: etc + "zz.conf", content: "[Unit]\nEnvironmentFile=\n"},
-		"an encoded file":                 {at: etc + "zz.conf", content: "[Service]\nEnvironmentFile=\n", encoded: true},
-		"no unit":                         {at: etc + "zz.conf", content: "[Service\nEnvironmentFile=\x00\\"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			files := []patch.File{{Path: "/a"}, {Path: test.at, Content: test.content, Other: test.encoded}}
-			if test.more != "" {
-				files = append(files, patch.File{Path: test.more})
-			}
-			spec := patch.Spec{Files: files}
-			for round := range 2 { // with our files before them, too
-				plan, err := patch.Ensure(spec, recipe(t, patch.Options{}))
-				if err != nil {
-					t.Fatal(err)
-				}
-				var got []string
-				for _, w := range plan.Warnings {
-					does, _, _ := strings.Cut(strings.TrimPrefix(w.Message, test.at+" "), ", and systemd")
-					got = append(got, does)
-					if w.Place.String() != "files[1]" || strings.Contains(w.String(), "a:b") {
-						t.Errorf("%s", w)
-					}
-				}
-				if diff := cmp.Diff(test.want, got); diff != "" {
-					t.Errorf("round %d (-want +got):\n%s", round, diff)
-				}
-				spec.Files = slices.Clone(files)
-				for _, edit := range plan.Edits {
-					if edit.List == patch.ListFiles {
-						spec.Files = append([]patch.File{edit.File}, spec.Files...)
-					}
-				}
-			}
-			if _, err := patch.Ensure(spec, recipe(t, patch.Options{Targets: []contract.Target{contract.TargetTrust}})); err != nil {
-				t.Fatal(err)
-			}
-		})
-	}
-}
-
-func TestEnsure_WarnsOfTheUsersExports(t *testing.T) {
-	t.Parallel()
-	d := parse(t, "preKubeadmCommands: [echo, 'export HTTP_PROXY=''http://asdf''', no_proxy=x]")
-	r := recipe(t, patch.Options{})
-	var want []finding.Finding
-	for index, name := range []string{1: "HTTP_PROXY", 2: "no_proxy"}[1:] {
-		want = append(want, finding.Finding{
-			Place:   finding.Field("preKubeadmCommands").Index(index + 1),
-			Message: "sets " + name + " itself and overrides the proxy Secret for the commands after it",
-			Advice:  "remove the command",
-		})
-	}
-	for _, spec := range []document{d, ensure(t, d, r)} { // the position is that of the user's own list
-		plan, err := patch.Ensure(api.Spec(spec), r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, plan.Warnings); diff != "" {
-			t.Errorf("warnings (-want +got):\n%s", diff)
 		}
 	}
 }

@@ -100,6 +100,14 @@ func (u Unit) Name() string { return string(u.Target) }
 // DropIn is the path of its drop-in.
 func (u Unit) DropIn() string { return systemd.DropInPath(u.Name()) }
 
+// UnitNames returns the names of Units, without ".service".
+func UnitNames() (names []string) {
+	for _, u := range Units() {
+		names = append(names, u.Name())
+	}
+	return names
+}
+
 // managedFile is a file in a spec.
 type managedFile struct {
 	path string

@@ -21,8 +21,9 @@ type SecretKey struct {
 // File is one entry of files, as far as decisions about it need.
 type File struct {
 	Path, Owner, Permissions string
-	// Content is the inline content. A caller may leave it empty for a file whose path is not managed.
-	Content string
+	// Content is the inline content, in the encoding of the API that Encoding names, "" for none. A caller may leave it
+	// empty for a file that is not managed and for which ReadsContent is false.
+	Content, Encoding string
 	// ContentFrom is set instead of Content for a file that comes from a Secret.
 	ContentFrom SecretKey
 	// Other is set if the entry has fields beyond those above. Managed files never have one.
@@ -36,6 +37,9 @@ type Spec struct {
 	Files               []File
 	PreKubeadmCommands  []string
 	PostKubeadmCommands []string
+	// Ignition are files and drop-ins that Ignition writes beside Files, from additionalConfig. A caller may leave out
+	// those for which ReadsContent is false.
+	Ignition []File
 	// Format is the format of the bootstrap data; empty is the default.
 	Format string
 	// CRISockets and KubeletArgs come from the node registrations; they identify Windows nodes.

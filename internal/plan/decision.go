@@ -200,6 +200,7 @@ func (d Decision) Report() []finding.Finding {
 		found = append(found, Refused(d.object, d.Refused))
 	}
 	for _, warning := range d.Warnings {
+		warning.Code = ""
 		found = append(found, finding.Finding{Message: d.object + ": " + warning.String()})
 	}
 	return found

@@ -92,7 +92,7 @@ func TestParse_Refuses(t *testing.T) {
 		"only blanks":                  {data("httpProxy", " \n"), []string{"no proxy URL"}},
 		"no scheme":                    {data("httpProxy", "proxy:3128"), []string{"key httpProxy: the scheme is missing (bad-proxy-url); write http:// or https:// in front"}},
 		"no scheme but userinfo":       {data("httpProxy", "u:s3cr@proxy:3128"), []string{"the scheme is missing"}},
-		"a scheme of another protocol": {data("httpProxy", "socks5://proxy:1"), []string{"key httpProxy: a SOCKS proxy (bad-proxy-url); write the URL of an HTTP proxy (docs/scope.md#socks-and-ntlm-proxies)"}},
+		"a scheme of another protocol": {data("httpProxy", "socks5://proxy:1"), []string{"key httpProxy: a SOCKS proxy (bad-proxy-url); name an HTTP proxy (docs/scope.md#socks-and-ntlm-proxies)"}},
 		"an unknown scheme":            {data("httpProxy", "ftp://proxy:1"), []string{"the scheme is unknown"}},
 		"a scheme inside":              {data("httpProxy", "proxy/http://s3cr"), []string{"the scheme is missing"}},
 		"a path":                       {data("httpProxy", "http://proxy:1/s3cr"), []string{"a path, query or fragment (bad-proxy-url); write the proxy's own host and port alone, not the address of a file"}},

@@ -86,21 +86,25 @@ func isHex(c byte) bool {
 
 // notURLs is what people write in place of a URL. Advice to add a scheme, or to cut a path, would make a URL of it that
 // looks right and names no proxy. What stands before an @ may be a password, and decides nothing.
-var notURLs = []struct {
+var notURLs = []struct { //nolint:gochecknoglobals // a constant
 	pattern         *regexp.Regexp
 	message, advice string
 }{
-	// A path that names a PAC file, or a host that does and a path.
-	{regexp.MustCompile(`(?i)^(file|data):|\.pac$|^([a-z0-9+.-]+://)?([^/?#]*@)?([^@/?#:]*(:[0-9]+)?[/?#][^@]*` +
-		`((\b|_)pac\b|wpad|autoconf|\.dat\b|\.js\b)|(wpad|pac)\b[^@/?#:]*(:[0-9]+)?[/?#][^@])[^@]*$`),
-		"a PAC file, not a proxy", "write the proxy that it names for the internet (docs/scope.md#pac-files)"},
-	{regexp.MustCompile(`(?i)^((DIRECT|PROXY|HTTPS?|SOCKS[45]?)([\s;].*)?|none|no|off|false|null|disabled|auto|system)$`),
-		"DIRECT, PROXY or a like word, not a URL", "write http://host:port; hosts without a proxy belong into noProxy"},
+	{ // a path that names a PAC file, or a host that does and a path
+		regexp.MustCompile(`(?i)^(file|data):|\.pac$|^([a-z0-9+.-]+://)?([^/?#]*@)?([^@/?#:]*(:[0-9]+)?[/?#][^@]*` +
+			`((\b|_)pac\b|wpad|autoconf|\.dat\b|\.js\b)|(wpad|pac)\b[^@/?#:]*(:[0-9]+)?[/?#][^@])[^@]*$`),
+		"a PAC file, not a proxy", "write the proxy that it names for the internet (docs/scope.md#pac-files)",
+	},
+	{
+		regexp.MustCompile(`(?i)^((DIRECT|PROXY|HTTPS?|SOCKS[45]?)([\s;].*)?|none|no|off|false|null|disabled|auto|system)$`),
+		"DIRECT, PROXY or a like word, not a URL", "write http://host:port; hosts without a proxy belong into noProxy",
+	},
+	{
+		regexp.MustCompile(`(?s)://.*://|^([^/?#]*://)?([^/?#]*@)?[^@/?#]*[,;|][^@]*$|@[^@]*:[0-9]+[,;|]`),
+		"a list, where there can be one URL only", "write one; a proxy can choose between others (docs/scope.md#pac-files)",
+	},
 	{regexp.MustCompile("^\\\\?[\"'`“”‘’«»]|[\"'`“”‘’«»]$"), "quotes inside the value", "remove them"},
-	{regexp.MustCompile(`(?s)://.*://|^([^/?#]*://)?([^/?#]*@)?[^@/?#]*[,;|][^@]*$|@[^@]*:[0-9]+[,;|]`),
-		"a list, where there can be one URL only", "write one; a proxy can choose between others (docs/scope.md#pac-files)"},
-	{regexp.MustCompile(`(?i)^socks[0-9a-z]*:`),
-		"a SOCKS proxy", "write the URL of an HTTP proxy (docs/scope.md#socks-and-ntlm-proxies)"},
+	{regexp.MustCompile(`(?i)^socks\w*:`), "a SOCKS proxy", "name an HTTP proxy (docs/scope.md#socks-and-ntlm-proxies)"},
 	{regexp.MustCompile(`(?i)^https?[:/]/?[^/]`), "no :// after the scheme", "write http://host:port"},
 }
 

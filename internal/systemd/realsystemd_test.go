@@ -50,8 +50,8 @@ func TestEnvironmentFileDropIn_ReachesAServiceOfSystemd(t *testing.T) {
 	}
 }
 
-// Which of two drop-ins of one name counts: the claims of IsDropInOf.
-func TestIsDropInOf_FilesOfOneNameHideEachOther(t *testing.T) {
+// Which of two drop-ins of one name counts: the claims of DropInOf.
+func TestDropInOf_FilesOfOneNameHideEachOther(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ path, want string }{
 		"ours hides one of a package":              {"/usr/lib/systemd/system/kubelet.service.d/http-proxy.conf", "ours"},
@@ -63,8 +63,8 @@ func TestIsDropInOf_FilesOfOneNameHideEachOther(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if !systemd.IsDropInOf(test.path, "kubelet") {
-				t.Errorf("IsDropInOf(%q) = false", test.path)
+			if systemd.DropInOf(test.path, "kubelet") != systemd.DropInName {
+				t.Errorf("DropInOf(%q) = false", test.path)
 			}
 			got := realsystemd.Start(t, "kubelet", map[string][]byte{
 				systemd.DropInPath("kubelet"): []byte("[Service]\nEnvironment=OURS=x WHOSE=ours\n"),

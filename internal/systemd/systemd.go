@@ -14,42 +14,34 @@ import (
 	"github.com/coreos/go-systemd/v22/unit"
 )
 
-// dropInName is the file name of every drop-in of the product. systemd applies
+// DropInName is the file name of every drop-in of the product. systemd applies
 // drop-ins in the order of their names whatever their folder, so this one
 // comes after kubeadm's 10-kubeadm.conf.
-const dropInName = "http-proxy.conf"
+const DropInName = "http-proxy.conf"
 
 // DropInPath returns the path of the drop-in of a service, for example of
 // "containerd": /etc/systemd/system/containerd.service.d/http-proxy.conf.
 // The name is that of the unit without ".service".
 func DropInPath(unitName string) string {
-	return path.Join("/etc/systemd/system", unitName+".service.d", dropInName)
+	return path.Join("/etc/systemd/system", unitName+".service.d", DropInName)
 }
 
-// IsDropInOf reports whether a file at filePath is a drop-in of the service
-// and has the same name as ours, http-proxy.conf. systemd reads only one of
-// the files that share a name: one in the folder of the unit hides those in a
-// folder for several units, and among equals /etc hides /run, which hides
-// /usr (systemd.unit(5)). Such a file therefore either is ours, or is hidden
-// by ours, or hides ours.
+// DropInOf returns the file name of a drop-in of the service, "" for any
+// other path. systemd reads drop-ins in the order of their names, and only
+// one of those that share a name: one in the folder of the unit hides those
+// in a folder for several units, and among equals /etc hides /run, which
+// hides /usr (systemd.unit(5)). A file named DropInName therefore either is
+// ours, or is hidden by ours, or hides ours.
 //
 // filePath is cleaned first; a relative path is never a drop-in. The folders
 // are those of a system manager in systemd.unit(5), and in each of them
 // NAME.service.d, PREFIX-.service.d for every dash in the name, and
 // service.d. Links are not followed and other names of the unit (Alias=) are
 // not known here.
-func IsDropInOf(filePath, unitName string) bool {
-	return strings.Contains(filePath, dropInName) && dropInOf(filePath, unitName) == dropInName
-}
-
-// IsLaterDropInOf reports whether a file at filePath is a drop-in of the service that systemd reads after ours: by its
-// name, whatever its folder. Paths are as for IsDropInOf.
-func IsLaterDropInOf(filePath, unitName string) bool {
-	return strings.Contains(filePath, "service.d/") && dropInOf(filePath, unitName) > dropInName
-}
-
-// dropInOf returns the file name of a drop-in of the service, "" for any other path.
-func dropInOf(filePath, unitName string) string {
+func DropInOf(filePath, unitName string) string {
+	if !strings.Contains(filePath, "service.d/") {
+		return ""
+	}
 	folder, file := path.Split(path.Clean(filePath))
 	parent, folderName := path.Split(strings.TrimSuffix(folder, "/"))
 	if !strings.HasSuffix(file, ".conf") || !slices.Contains(unitFolders(), strings.TrimSuffix(parent, "/")) ||
@@ -59,41 +51,35 @@ func dropInOf(filePath, unitName string) string {
 	return file
 }
 
-// Overrides returns how a drop-in changes the variables that EnvironmentFile= of an earlier drop-in sets, in words that
-// follow "it": it unsets variables for which isVariable is true, or sets other values. A file of variables for which
-// isSuspect is true may set them too, because its content is not known. Lines that systemd does not understand are
-// ignored.
-func Overrides(content string, isVariable, isSuspect func(string) bool) []string {
+// Overrides returns how a drop-in changes the variables that EnvironmentFile= of ours sets, in words that follow "it".
+// A file for which isOurs is true has the same values; any other may have variables. Environment= and PassEnvironment=
+// change none of them, and UnsetEnvironment= does wherever it stands (systemd.exec(5)), so that of a drop-in that is
+// not read later only that counts. The error is that content is not a unit file.
+func Overrides(content string, later bool, isVariable, isOurs func(string) bool) ([]string, error) {
 	options, err := unit.DeserializeOptions(strings.NewReader(content))
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf("reading a drop-in: %w", err)
 	}
 	var found []string
 	for _, o := range options {
 		if o.Section != "Service" {
 			continue
 		}
-		switch o.Name {
-		case "EnvironmentFile":
-			switch file := strings.TrimPrefix(o.Value, "-"); {
-			case file == "":
-				found = append(found, "resets EnvironmentFile=")
-			case isSuspect(file):
-				found = append(found, "reads variables from "+file)
-			}
-		case "Environment", "PassEnvironment", "UnsetEnvironment":
-			verb := "sets "
-			if o.Name == "UnsetEnvironment" {
-				verb = "unsets "
-			}
+		switch file := strings.TrimPrefix(o.Value, "-"); {
+		case o.Name == "UnsetEnvironment":
 			for _, word := range strings.FieldsFunc(o.Value, isQuoteOrSpace) {
 				if name, _, _ := strings.Cut(word, "="); isVariable(name) {
-					found = append(found, verb+name)
+					found = append(found, "unsets "+name)
 				}
 			}
+		case o.Name != "EnvironmentFile" || !later:
+		case file == "":
+			found = append(found, "resets EnvironmentFile= after "+DropInName)
+		case !isOurs(file):
+			found = append(found, "reads variables from "+file+" after "+DropInName)
 		}
 	}
-	return found
+	return found, nil
 }
 
 // unitFolders returns the folders with units of a system manager, of two files with the same name that in the earlier

@@ -11,7 +11,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
 
-func TestIsDropInOf(t *testing.T) {
+func TestDropInOf(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, path, unit string
@@ -45,15 +45,15 @@ func TestIsDropInOf(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			if got := systemd.IsDropInOf(test.path, test.unit); got != test.want {
-				t.Errorf("IsDropInOf(%q, %q) = %t", test.path, test.unit, got)
+			if got := systemd.DropInOf(test.path, test.unit) == systemd.DropInName; got != test.want {
+				t.Errorf("DropInOf(%q, %q) = %t", test.path, test.unit, got)
 			}
 		})
 	}
 }
 
 // The installed systemd knows best where it looks.
-func TestIsDropInOf_KnowsEveryFolderOfSystemd(t *testing.T) {
+func TestDropInOf_KnowsEveryFolderOfSystemd(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("systemd-analyze is not installed")
@@ -67,7 +67,7 @@ func TestIsDropInOf_KnowsEveryFolderOfSystemd(t *testing.T) {
 		t.Fatalf("systemd-analyze unit-paths: %q", out)
 	}
 	for _, folder := range folders {
-		if !systemd.IsDropInOf(folder+"/kubelet.service.d/http-proxy.conf", "kubelet") {
+		if systemd.DropInOf(folder+"/kubelet.service.d/http-proxy.conf", "kubelet") != systemd.DropInName {
 			t.Errorf("%s is not known", folder)
 		}
 	}

@@ -174,6 +174,7 @@ func (t *Topology) Inspect(o Object, want plan.Want) (reconciled Reconciled,
 	case !plan.Carries(o.Spec, *decision.Recipe):
 		drift = Stale
 	case len(decision.Edits) == 0:
+		out.Find(decision.Report()...)
 		reconciled.Recipe, reconciled.Secret = decision.Recipe, decision.Secret
 	}
 	if decision.Resolution != nil && !t.isFrozen(o) {

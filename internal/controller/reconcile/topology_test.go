@@ -124,6 +124,7 @@ func TestInspect_FindsHowAnObjectDiffers(t *testing.T) {
 		"without entries":              {drift: Lacking, outcome: plan.OutcomeWaiting, proxy: true},
 		"with other targets":           {spec: patched(t, patch.Spec{}, contract.TargetContainerd), drift: Stale, outcome: plan.OutcomeWaiting, proxy: true},
 		"with a user's command first":  {spec: first, outcome: plan.OutcomeLeftAlone, proxy: true},
+		"with one that overrides it":   {spec: patched(t, patch.Spec{PreKubeadmCommands: []string{"rm " + contract.PathProxyEnv}}, contract.Targets()...), found: "-", proxy: true},
 		"of a pool that is removed":    {pool: "gone", outcome: plan.OutcomeLeftAlone},
 		"of a pool without the proxy":  {override: contract.SecretNone, outcome: plan.OutcomeLeftAlone},
 		"of one that has it":           {spec: all, override: contract.SecretNone, drift: Stale, outcome: plan.OutcomeWaiting},

@@ -205,3 +205,29 @@ spec:
 		t.Error("a Cluster has no bootstrap spec")
 	}
 }
+
+// TestCheckPatches_FindsWhatDecidesAboutDropIns in the values of inline patches, in any form.
+func TestCheckPatches_FindsWhatDecidesAboutDropIns(t *testing.T) {
+	t.Parallel()
+	const ours, alone, others = "/etc/systemd/system/kubelet.service.d/http-proxy.conf", "leaves a template alone", "may have other values"
+	for value, want := range map[string]string{
+		"value: {path: " + ours + ", content: x}":                                        alone,
+		"value: [{path: /etc/capi-proxy-patcher/proxy.env, content: x}]":                 alone,
+		"valueFrom: {template: \"path: " + ours + "\\ncontent: {{ .x }}\\n\"}":           alone,
+		"value: 'mkdir -p /a && cat > /etc/systemd/system/containerd.service.d/zz.conf'": others,
+		"value: {path: /etc/systemd/system/kubelet.service.d/20-a.conf, content: x}":     "",
+		"value: 'mkdir -p /etc/systemd/system/containerd.service.d'":                     "",
+		"valueFrom: {variable: x}":                                                       "",
+	} {
+		m := manifests(t, "apiVersion: cluster.x-k8s.io/v1beta1\nkind: ClusterClass\nmetadata: {name: a}\nspec:\n  patches:\n"+
+			"  - {name: a, external: {generateExtension: a.b}}\n  - name: b\n    definitions:\n    - jsonPatches:\n"+
+			"      - op: add\n        path: /spec/template/spec/files/-\n        "+value+"\n")
+		var got []string
+		for _, f := range clusters.CheckPatches(m.Objects()[0]) {
+			got = append(got, f.String())
+		}
+		if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.HasPrefix(got[0], "overridden: spec.patches[1]: names ") || !strings.Contains(got[0], want)) {
+			t.Errorf("%s: %q", value, got)
+		}
+	}
+}

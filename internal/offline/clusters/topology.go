@@ -3,7 +3,12 @@ package clusters
 import (
 	"strings"
 
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
 // Items returns the list at a path as mappings; anything else counts as empty.
@@ -31,4 +36,23 @@ func TemplateKind(parent map[string]any) string {
 		}
 	}
 	return ""
+}
+
+// CheckPatches warns of inline patches of a ClusterClass that name files of the product, or drop-ins that systemd reads
+// after them.
+func CheckPatches(class *manifest.Object) (found []finding.Finding) {
+	for i, p := range Items(class.Value(), "spec", "patches") {
+		text, _ := yaml.Marshal(p) //nolint:errchkjson // decoded from YAML
+		for _, name := range patch.NamesIn(string(text), patch.UnitNames()) {
+			comes := patch.OtherValues
+			if patch.IsManagedPath(name) || patch.IsManagedPath("/etc/systemd/system/"+name) {
+				comes = "the topology hook leaves a template alone that gets this file (" + contract.ReasonConflictingFile + ")"
+			}
+			found = append(found, finding.Finding{
+				Code: patch.CodeOverridden, Place: finding.Field("spec", "patches").Index(i),
+				Message: "names " + name + ": " + comes, Advice: patch.LeaveAlone,
+			})
+		}
+	}
+	return found
 }

@@ -28,8 +28,7 @@ type Result struct {
 	Notes []string
 }
 
-// reader has the values that were read so far, by their meaning, how many more bytes may be read, and how many values a
-// proxy Secret has a key for.
+// reader has the values read so far by meaning, the bytes left to read, and how many values a proxy Secret has taken.
 type reader struct {
 	rows        []row
 	values      map[string][]value
@@ -83,7 +82,7 @@ func Read(text []byte) (Result, error) {
 
 // collect takes the values of one document. The key enabled comes last: it matters where there are others.
 func (r *reader) collect(kind string, leaves []leaf) error {
-	inUse, beside := map[string]bool{}, kind == "" || r.taken > 0 && slices.Contains(dataKinds, kind)
+	inUse, beside := map[string]bool{}, kind == "" || r.taken > 0 && dataKind.MatchString(kind)
 	for i := range 2 * len(leaves) {
 		l, last := leaves[i%len(leaves)], i >= len(leaves)
 		w, text := r.find(kind, l.path), strings.TrimSpace(l.text)
@@ -125,7 +124,7 @@ func isAbout(key string) bool {
 }
 
 // beside notes the keys of one document that are not read, and are about a proxy or certificates, or stand beside a key
-// that is read: with the name of a key of a proxy Secret, or in a mapping that is about these.
+// that is read: named as in a proxy Secret, or in a mapping about these. Mappings more than 4 keys above were leaves.
 func (r *reader) beside(kind string, leaves []leaf) {
 	id := func(path []string) string { return strings.Join(path, "\x00") }
 	state := map[string]int{"metadata": 3, "status": 3} // 1 above a key that is read, 2 right above, 3 read or noted
@@ -135,7 +134,6 @@ func (r *reader) beside(kind string, leaves []leaf) {
 		}
 	}
 	for _, l := range leaves {
-		// The mappings further above were leaves before.
 		for i := max(0, len(l.path)-4); i < len(l.path) && (l.text != "" || l.problem != "" && !l.switches); i++ {
 			key, name, at, above := l.path[i], "this key", id(l.path[:i+1]), state[id(l.path[:i])]
 			switch named := isAbout(key); {

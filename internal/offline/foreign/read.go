@@ -29,11 +29,10 @@ var (
 	assignment = regexp.MustCompile(`^(?:export(?:[ \t]+\w+)+|(?:(?:export|declare -x)[ \t]+)?(?:"(\w+=[^"$\\\x60]*)"|` +
 		`'(\w+=[^']*)'|(\w+=)(?:"([^"$\\\x60]*)"|'([^']*)'|([^\s'"$\\\x60;&|<>()]*))))(?:[ \t;]+|$)`)
 	lineNumber = regexp.MustCompile(`line [0-9]+`)
-	dataKinds  = []string{"Secret", "ConfigMap"} // their texts are read
+	dataKind   = regexp.MustCompile(`^(Secret|ConfigMap)$`) // its texts are read
 )
 
-// leaf is a text and its path, or the problem that there is none. A mapping of switches has true and false as its only
-// values, and the list of its keys that are true as its text.
+// leaf is a path with a text, or the problem that there is none. Switches have the keys that are true as their text.
 type leaf struct {
 	path                 []string
 	text, problem, place string
@@ -69,8 +68,7 @@ func (r *reader) variables(place, text string) error {
 	for i, line := range strings.Split(strings.NewReplacer("\r\n", "\n", "\\\n", "").Replace(text), "\n") {
 		here := cmp.Or(place, fmt.Sprintf("line %d", i+1))
 		option, value, _ := strings.Cut(line, "=")
-		option = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(option), "Default"), "Manager")
-		switch {
+		switch option = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(option), "Default"), "Manager"); {
 		case systemd && !strings.HasPrefix(option, "Environment"):
 			continue
 		case systemd && (option != "Environment" || strings.ContainsAny(strings.ReplaceAll(value, "%%", ""), "%;")):
@@ -120,7 +118,7 @@ func (r *reader) document(place string, n *yaml.Node) error {
 		return err
 	}
 	for i, l := range leaves {
-		taken, inData := r.taken, slices.Contains(dataKinds, kind) && len(l.path) == 2
+		taken, inData := r.taken, dataKind.MatchString(kind) && len(l.path) == 2
 		if decoded := decode(l.text); inData && kind+l.path[0] == "Secretdata" || dropIn.MatchString(decoded) {
 			leaves[i].text = decoded
 		}

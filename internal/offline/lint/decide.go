@@ -12,11 +12,11 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// CodeOverridden is a file or a command of a bootstrap spec that sets variables after the product's.
-const CodeOverridden finding.Code = "overridden"
-
 // decide adds the findings of the controller's decisions about the bootstrap objects of a Cluster.
 func (l *linter) decide(ctx context.Context, c clusters.Cluster) error {
+	if class, _ := l.manifests.Class(c.Object); class != nil {
+		l.addWarnings(class, clusters.CheckPatches(class))
+	}
 	_, decided, err := l.passes.Run(ctx, c.Object)
 	for _, o := range decided {
 		l.decision(cmp.Or(o.Object, c.Object), o)
@@ -49,8 +49,7 @@ func (l *linter) decision(at *manifest.Object, o clusters.Decided) {
 		})
 	}
 	for _, f := range o.Decision.Warnings {
-		f.Code = cmp.Or(f.Code, CodeOverridden)
-		l.add(at, Warning, o.InSpec(f))
+		l.addWarnings(at, []finding.Finding{o.InSpec(f)})
 	}
 	for _, f := range o.Decision.Notes {
 		l.add(at, Note, o.InSpec(f))

@@ -21,6 +21,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -152,7 +153,7 @@ func (l *linter) addError(o *manifest.Object, err error) error {
 func (l *linter) addWarnings(o *manifest.Object, warnings []finding.Finding) {
 	for _, w := range warnings {
 		level := Warning
-		if noproxy.IsUsual(w.Code) {
+		if noproxy.IsUsual(w.Code) || w.Code == patch.CodeUnread {
 			level = Note
 		}
 		l.add(o, level, w)

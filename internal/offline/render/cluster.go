@@ -120,7 +120,11 @@ func (c *clusterRun) carryOut(o clusters.Decided) {
 		c.reject(object, "%s", decision.Refused)
 	}
 	for _, warning := range decision.Warnings {
-		c.warn(object, "%s", o.InSpec(warning))
+		if warning.Code == patch.CodeUnread {
+			c.note(object, "%s", o.InSpec(warning))
+		} else {
+			c.warn(object, "%s", o.InSpec(warning))
+		}
 	}
 	for _, note := range decision.Notes {
 		c.note(object, "%s", o.InSpec(note))

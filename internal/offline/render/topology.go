@@ -47,6 +47,9 @@ func (r *renderer) declare(class *manifest.Object) {
 	r.declared[class] = true
 	_, version, _ := strings.Cut(class.APIVersion(), "/")
 	r.checkTemplates(class)
+	for _, warning := range clusters.CheckPatches(class) {
+		r.warn(class, "%s", warning)
+	}
 	patches := clusters.Items(class.Value(), "spec", "patches")
 	at := slices.IndexFunc(patches, isDeclaration)
 	if at >= 0 {
