@@ -166,7 +166,7 @@ func environments(t *testing.T, objects []*unstructured.Unstructured) map[string
 func TestRenderForManagement_GivesProvidersTheVariables(t *testing.T) {
 	t.Parallel()
 	const noProxy = "localhost,127.0.0.1,10.1.0.0/16,10.2.0.0/16,10.2.0.1,10.2.0.10,kubernetes,kubernetes.default,.svc," +
-		".mgmt.local,.mgmt.local.,mgmt.example.com,203.0.113.7"
+		".mgmt.local,.mgmt.local.,mgmt.example.com,169.254.169.254,169.254.0.0/16,203.0.113.7"
 	namespaces := []string{"capi-kubeadm-bootstrap-system", "capi-kubeadm-control-plane-system", "capi-system"}
 	withPassword := strings.Replace(managed, `:3128"`, `:3128", username: u, password: "$(HOME)'%"`, 1)
 	for name, tc := range map[string]struct {
@@ -219,7 +219,7 @@ func TestRenderForManagement_TakesTheNetworkFromFlags(t *testing.T) {
 		"--service-cidr", "10.6.0.0/16", "--service-domain", "corp.local")
 	if status != 0 || !strings.Contains(component,
 		"localhost,127.0.0.1,10.5.0.0/16,10.6.0.0/16,10.6.0.1,10.6.0.10,kubernetes,kubernetes.default,.svc,.corp.local,"+
-			".corp.local.,mgmt.example.com,") {
+			".corp.local.,169.254.169.254,169.254.0.0/16,mgmt.example.com,") {
 		t.Errorf("exit status %d, standard error %s, output\n%s", status, stderr, component)
 	}
 }

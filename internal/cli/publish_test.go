@@ -34,7 +34,7 @@ spec:
 	}
 	const onPage = ".svc.cluster.local,.svc,localhost,127.0.0.1,100.64.0.0/13,100.96.0.0/11"
 	const composed = "localhost,127.0.0.1,100.96.0.0/11,100.64.0.0/13,100.64.0.1,100.64.0.10,kubernetes,kubernetes.default," +
-		".svc,.cluster.local,.cluster.local.,cp.example.com,.svc.cluster.local"
+		".svc,.cluster.local,.cluster.local.,cp.example.com,169.254.169.254,169.254.0.0/16,.svc.cluster.local"
 	got := vocabulary.Decode(t, strings.ReplaceAll(printed, composed, onPage))
 	if len(got) != 3 {
 		t.Fatalf("got\n%s", printed)

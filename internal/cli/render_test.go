@@ -58,7 +58,7 @@ func TestRender_ReadsFilesFoldersAndStandardInput(t *testing.T) {
 	})
 	whole := clusterManifest + "---\n" + controlPlaneManifest + "---\n" + secretManifest
 	_, want, _ := run(t, whole, "render", "-f", "-")
-	if !strings.Contains(want, "EnvironmentFile=/etc/capi-proxy-patcher/proxy.env") {
+	if !strings.Contains(want, "EnvironmentFile=-/etc/capi-proxy-patcher/proxy.env") {
 		t.Fatalf("nothing was patched:\n%s", want)
 	}
 	for name, args := range map[string][]string{

@@ -155,10 +155,10 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 	return &resolution, out, nil
 }
 
-// maxMachines is how many Machines of a control plane are looked at.
-const maxMachines = 20
+// maxMachines is how many Machines of a Cluster are looked at.
+const maxMachines = 100
 
-// proxiedNodes warns of the nodes of the control plane that others ask through the proxy. Only for settings with which
+// proxiedNodes warns of nodes that those of the control plane ask through the proxy. Only for settings with which
 // that can be, it reads the Machines, of which the cache has the metadata.
 func (p *pass) proxiedNodes(ctx context.Context, main *resolve.Resolution) (out report.Outcome, err error) {
 	if main == nil || !main.AsksNodes(p.options) {
@@ -166,9 +166,8 @@ func (p *pass) proxiedNodes(ctx context.Context, main *resolve.Resolution) (out 
 	}
 	var list kinds.MachineList
 	if err := p.Live.List(ctx, &list, client.InNamespace(p.view.Namespace), client.Limit(maxMachines),
-		client.MatchingLabels{clusterv1.ClusterNameLabel: p.view.Name},
-		client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
-		return out, fmt.Errorf("listing Machines of the control plane: %w", err)
+		client.MatchingLabels{clusterv1.ClusterNameLabel: p.view.Name}); err != nil {
+		return out, fmt.Errorf("listing Machines: %w", err)
 	}
 	out.Warnings = main.ProxiedNodes(p.options, list.Items)
 	p.settings = append(p.settings, reconcile.Settings{Resolution: main, Warnings: out.Warnings})

@@ -42,6 +42,9 @@ func Kinds() []string {
 	return kinds
 }
 
+// IsKnown reports whether a kind is in the table.
+func IsKnown(kind string) bool { return find(kind).kinds != nil }
+
 // IsRead reports whether objects of a kind have relevant fields.
 func IsRead(kind string) bool {
 	r := find(kind)

@@ -41,23 +41,21 @@ var rows = table() //nolint:gochecknoglobals // a constant
 
 // table returns all rows, in the order of the documentation.
 func table() []row {
-	aws := row{
-		metadata: []string{linkLocal, "169.254.170.2", "169.254.170.23"}, metadataIPv6: []string{"fd00:ec2::254"},
-		nodes: [][]string{
-			{
-				"spec.network.vpc.cidrBlock", "spec.network.vpc.secondaryCidrBlocks[].ipv4CidrBlock",
-				"spec.network.vpc.ipv6.cidrBlock",
-			},
-			{"spec.network.subnets[].cidrBlock", "spec.network.subnets[].ipv6CidrBlock"},
-		},
-		pods: true, suffixes: map[string]func(string) string{"spec.region": awsSuffix},
-	}
-	self, managed := aws, aws
-	self.kinds = []string{"AWSCluster"}
-	managed.kinds = []string{"AWSManagedCluster", "ROSACluster"}
+	aws, awsIPv6 := []string{linkLocal, "169.254.170.2", "169.254.170.23"}, []string{"fd00:ec2::254"}
 	gcp := []string{linkLocal, "metadata.google.internal", "metadata"}
 	return []row{
-		self, managed,
+		{
+			kinds: []string{"AWSCluster"}, metadata: aws, metadataIPv6: awsIPv6,
+			nodes: [][]string{
+				{
+					"spec.network.vpc.cidrBlock", "spec.network.vpc.secondaryCidrBlocks[].ipv4CidrBlock",
+					"spec.network.vpc.ipv6.cidrBlock",
+				},
+				{"spec.network.subnets[].cidrBlock", "spec.network.subnets[].ipv6CidrBlock"},
+			},
+			pods: true, suffixes: map[string]func(string) string{"spec.region": awsSuffix},
+		},
+		{kinds: []string{"AWSManagedCluster", "ROSACluster"}, metadata: aws, metadataIPv6: awsIPv6},
 		{
 			kinds: []string{"AzureCluster"}, metadata: []string{linkLocal}, userData: 87_380 / 4 * 3,
 			nodes:    [][]string{{"spec.networkSpec.vnet.cidrBlocks[]"}, {"spec.networkSpec.subnets[].cidrBlocks[]"}},
@@ -81,7 +79,7 @@ func table() []row {
 		{kinds: []string{"VCDCluster"}, urls: []string{"spec.site"}},
 		{
 			kinds: []string{"CloudStackCluster"}, metadataIn: []string{"spec.failureDomains[].zone.network.gateway"},
-			nodes: [][]string{{"spec.failureDomains[].zone.network.cidr", "spec.failureDomains[].zone.network.vpc.cidr"}},
+			nodes: [][]string{{"spec.failureDomains[].zone.network.vpc.cidr"}},
 		},
 		{
 			kinds: []string{"HetznerCluster"}, metadata: []string{linkLocal}, nodesIf: "spec.hcloudNetwork.enabled",
@@ -91,7 +89,7 @@ func table() []row {
 			kinds: []string{"OCICluster"}, metadata: []string{linkLocal}, userData: 32_000 / 4 * 3,
 			nodes: [][]string{
 				{"spec.networkSpec.vcn.cidr", "spec.networkSpec.vcn.cidrs[]"},
-				{"spec.networkSpec.vcn.subnets[].cidr", "spec.networkSpec.subnets[].cidr"},
+				{"spec.networkSpec.vcn.subnets[].cidr"},
 			},
 			internal: []string{".oraclevcn.com"},
 		},
@@ -105,10 +103,16 @@ func table() []row {
 		{kinds: []string{"LinodeCluster"}, metadata: []string{linkLocal, "fd00:a9fe:a9fe::1"}},
 		{kinds: []string{"ScalewayCluster"}, metadata: []string{"169.254.42.42", "fd00:42::42", linkLocal}},
 		{
-			kinds: []string{"IBMVPCCluster", "IBMPowerVSCluster"}, metadata: []string{linkLocal, "api.metadata.cloud.ibm.com"},
-			nodes: [][]string{{"spec.network.controlPlaneSubnets[].cidr", "spec.network.workerSubnets[].cidr"}},
+			kinds: []string{"IBMVPCCluster"}, metadata: []string{linkLocal, "api.metadata.cloud.ibm.com"},
+			nodes: [][]string{
+				{"spec.network.controlPlaneSubnets[].cidr", "spec.network.workerSubnets[].cidr"}, {"status.subnet.cidr"},
+			},
 		},
-		{kinds: []string{"MetalStackCluster"}, endpoint: "spec.controlPlaneIP"},
+		{
+			kinds: []string{"IBMPowerVSCluster"}, metadata: []string{linkLocal, "api.metadata.cloud.ibm.com"},
+			nodes: [][]string{{"spec.dhcpServer.cidr"}},
+		},
+		{kinds: []string{"MetalStackCluster"}, nodes: [][]string{{"status.nodeCIDR"}}, endpoint: "spec.controlPlaneIP"},
 		{kinds: []string{
 			"Metal3Cluster", "TinkerbellCluster", "KubevirtCluster", "DockerCluster", "MaasCluster", "ELFCluster",
 		}},

@@ -65,7 +65,7 @@ func tellings() map[string]told {
 		"NutanixCluster":                     {"NutanixCluster", "spec: {prismCentral: {address: prism.corp.example, port: 9440, insecure: false}}", rest("prism.corp.example")},
 		"VCDCluster":                         {"VCDCluster", "spec: {site: 'https://vcd.corp.example:8443/api', org: o, ovdc: v}", rest("vcd.corp.example")},
 		"CloudStackCluster":                  {"CloudStackCluster", "spec: {failureDomains: [{name: fd1, zone: {name: z, network: {name: n, offering: o}}}]}", nil},
-		"CloudStackCluster with networks":    {"CloudStackCluster", "spec: {failureDomains: [{zone: {network: {name: n, gateway: 10.1.1.1, cidr: 10.1.1.0/24, vpc: {name: v, cidr: 10.1.0.0/16}}}}]}", append(metadata("10.1.1.1"), rest("10.1.1.0/24 node", "10.1.0.0/16 node")...)},
+		"CloudStackCluster with networks":    {"CloudStackCluster", "spec: {failureDomains: [{zone: {network: {name: n, gateway: 10.1.1.1, netmask: 255.255.255.0, vpc: {name: v, cidr: 10.1.0.0/16}}}}]}", append(metadata("10.1.1.1"), rest("10.1.0.0/16 node")...)},
 		"HetznerCluster":                     {"HetznerCluster", "spec: {hcloudNetwork: {enabled: true, cidrBlock: 10.0.0.0/16, subnetCidrBlock: 10.0.0.0/24, networkZone: eu-central}}", cloud("10.0.0.0/16 node", "10.0.0.0/24 node")},
 		"HetznerCluster without a network":   {"HetznerCluster", "spec: {hcloudNetwork: {enabled: false, cidrBlock: 10.0.0.0/16}}", cloud()},
 		"OCICluster":                         {"OCICluster", "spec: {compartmentId: c, networkSpec: {vcn: {name: v, cidr: 172.16.0.0/16, subnets: [{name: w, role: worker, cidr: 172.16.10.0/24}]}}}", cloud(".oraclevcn.com", "172.16.0.0/16 node")},
@@ -79,8 +79,9 @@ func tellings() map[string]told {
 		"ScalewayCluster":                    {"ScalewayCluster", "spec: {region: fr-par, projectID: p, scalewaySecretName: s}", metadata("169.254.42.42", "fd00:42::42", linkLocal)},
 		"IBMVPCCluster":                      {"IBMVPCCluster", "spec: {region: us-south, resourceGroup: r, vpc: v, zone: us-south-1}", metadata(linkLocal, "api.metadata.cloud.ibm.com")},
 		"IBMVPCCluster with subnets":         {"IBMVPCCluster", "spec: {network: {controlPlaneSubnets: [{cidr: 10.240.0.0/24, zone: z}], workerSubnets: [{cidr: 10.240.1.0/24}]}}", append(metadata(linkLocal, "api.metadata.cloud.ibm.com"), rest("10.240.0.0/24 node", "10.240.1.0/24 node")...)},
-		"IBMPowerVSCluster":                  {"IBMPowerVSCluster", "spec: {serviceInstanceID: s}", metadata(linkLocal, "api.metadata.cloud.ibm.com")},
-		"MetalStackCluster":                  {"MetalStackCluster", "spec: {projectID: p, partition: x, controlPlaneIP: 203.0.113.9}", nil},
+		"IBMPowerVSCluster":                  {"IBMPowerVSCluster", "spec: {serviceInstanceID: s, network: {name: n}, dhcpServer: {cidr: 192.168.7.0/24}}", append(metadata(linkLocal, "api.metadata.cloud.ibm.com"), rest("192.168.7.0/24 node")...)},
+		"IBMVPCCluster, older":               {"IBMVPCCluster", "status: {subnet: {cidr: 10.240.0.0/24, name: s}}", append(metadata(linkLocal, "api.metadata.cloud.ibm.com"), rest("10.240.0.0/24 node")...)},
+		"MetalStackCluster":                  {"MetalStackCluster", "spec: {projectID: p, partition: x, controlPlaneIP: 203.0.113.9}\nstatus: {nodeCIDR: 10.130.16.0/22}", rest("10.130.16.0/22 node")},
 		"DockerCluster, which tells nothing": {"DockerCluster", "spec: {controlPlaneEndpoint: {host: 172.18.0.3, port: 6443}}", nil},
 		"a kind that nobody knows":           {"DemoCluster", "spec: {server: vcenter.corp.example, region: eu}", nil},
 	}
@@ -174,7 +175,7 @@ func TestTable_ReadsAnObjectOfEachKind(t *testing.T) {
 		})
 	}
 	for _, kind := range infrastructure.Kinds() {
-		if !seen[kind] && infrastructure.IsRead(kind) && kind != "ROSACluster" {
+		if !seen[kind] && infrastructure.IsRead(kind) {
 			t.Errorf("no object of kind %s is read", kind)
 		}
 	}

@@ -11,7 +11,8 @@ func UserDataLimit(kind string, object map[string]any) int {
 		template, _ := spec["template"].(map[string]any)
 		spec, _ = template["spec"].(map[string]any)
 		cloudInit, _ := spec["cloudInit"].(map[string]any)
-		if spec["ignition"] == nil && (cloudInit["insecureSkipSecretsManager"] != true || spec["uncompressedUserData"] == false) {
+		raw := cloudInit["insecureSkipSecretsManager"] == true && spec["uncompressedUserData"] != false
+		if spec["ignition"] == nil && !raw {
 			return 0
 		}
 	default:

@@ -72,11 +72,14 @@ const (
 	CodeInfrastructureIgnored finding.Code = "infrastructure-ignored"
 	// CodeInfrastructureUnknown is an infrastructure cluster object that nobody has read yet.
 	CodeInfrastructureUnknown finding.Code = "infrastructure-unknown"
+	// CodeInfrastructureKind is a kind of infrastructure cluster object that nobody knows, beside a list without a
+	// network. The composer does not report it; package resolve does.
+	CodeInfrastructureKind finding.Code = "infrastructure-kind"
 	// CodeNoNodeNetwork is a list without a network of the nodes for static Pods, which have the proxy variables
 	// because the user asks for it. The composer does not report it; package resolve does.
 	CodeNoNodeNetwork finding.Code = "no-node-network"
-	// CodeProxiedNode is a list without an address of a control-plane Machine that other control-plane nodes ask. The
-	// composer does not report it; package resolve does.
+	// CodeProxiedNode is a list without an address of a Machine that control-plane nodes ask. The composer does not
+	// report it; package resolve does.
 	CodeProxiedNode finding.Code = "proxied-node"
 	// CodeStaticPodsCredentials is target static-pods with a proxy whose credentials static Pods do not get. The composer
 	// does not report it; package resolve does.
@@ -94,7 +97,7 @@ func Codes() []finding.Code {
 		CodePortEntry, CodeWildcardAlone, CodeStarDotRewritten, CodeTrailingDot, CodeIPv6CIDR, CodeIPv6Bare, CodeRangeEntry,
 		CodeSingleLabel, CodeIDNConverted, CodeCIDRHostBits, CodeMatchAllCIDR, CodeOverBroad, CodeSize, CodeLoopbackProxy,
 		CodeDefaultsUsed, CodePartialIP, CodeEndpointUnset, CodeBadServiceCIDR, CodeNoPodNetwork,
-		CodeInfrastructureIgnored, CodeInfrastructureUnknown, CodeNoNodeNetwork, CodeProxiedNode,
+		CodeInfrastructureIgnored, CodeInfrastructureUnknown, CodeInfrastructureKind, CodeNoNodeNetwork, CodeProxiedNode,
 		CodeStaticPodsCredentials, CodeProxyInCluster,
 	}
 }
@@ -102,5 +105,6 @@ func Codes() []finding.Code {
 // IsUsual reports whether warnings with a code apply to most Clusters and need no change: fields that Cluster API and
 // kubeadm fill, some of them later.
 func IsUsual(code finding.Code) bool {
-	return code == CodeDefaultsUsed || code == CodeEndpointUnset || code == CodeInfrastructureUnknown
+	return code == CodeDefaultsUsed || code == CodeEndpointUnset || code == CodeInfrastructureUnknown ||
+		code == CodeInfrastructureKind
 }

@@ -66,7 +66,7 @@ certificates() {
 		set --
 	done
 	[ $# -gt 0 ] || {
-		say 'certificates are not trusted: this system has no command for it, such as update-ca-certificates'
+		say 'certificates are not trusted: this system has no command for it'
 		return
 	}
 	prefix=$2/capi-proxy-patcher-

@@ -18,7 +18,7 @@ import (
 func TestUserData_GrowsLittle(t *testing.T) {
 	t.Parallel()
 	const nodesPage = "localhost,127.0.0.1,192.168.0.0/16,10.128.0.0/12,10.128.0.1,10.128.0.10,kubernetes,kubernetes.default,.svc," +
-		".cluster.local,.cluster.local.,api.prod.example.com,.corp.example.com"
+		".cluster.local,.cluster.local.,api.prod.example.com,169.254.169.254,169.254.0.0/16,.corp.example.com"
 	proxy := map[string]string{"httpProxy": "http://proxy.example.com:3128", "username": "node", "password": `s3cr%t@/"`}
 	with := func(more map[string]string) proxyconfig.Settings {
 		for key, value := range proxy {
@@ -32,7 +32,7 @@ func TestUserData_GrowsLittle(t *testing.T) {
 		cloudConfig, ignited int // bytes at most
 	}{
 		"default targets":          {with(map[string]string{}), nil, 5_500, 7_200},
-		"one readiness endpoint":   {with(map[string]string{"readinessEndpoints": "https://registry.example.com/v2/"}), nil, 6_300, 8_400},
+		"one readiness endpoint":   {with(map[string]string{"readinessEndpoints": "https://registry.example.com/v2/"}), nil, 6_400, 8_400},
 		"one certificate":          {with(map[string]string{"trustedCA": testCA}), nil, 5_500 + len(testCA)*5/4, 7_200 + len(testCA)*5/4},
 		"all targets":              {with(map[string]string{}), contract.AllTargets(), 5_550, 7_250},
 		"nothing but certificates": {settings(t, map[string]string{"trustedCA": testCA}), []contract.Target{contract.TargetTrust}, 4_000 + len(testCA)*5/4, 5_200 + len(testCA)*5/4},

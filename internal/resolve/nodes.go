@@ -29,8 +29,8 @@ func (r Resolution) AsksNodes(options intent.Options) bool {
 		!r.Settings.IsTrustOnly()
 }
 
-// ProxiedNodes warns of the addresses of Machines of a control plane that other control-plane nodes ask through the
-// proxy. It counts what a Machine that joins later asks, so one Machine is enough.
+// ProxiedNodes warns of the addresses of Machines of a Cluster that control-plane nodes ask through the proxy. It counts
+// what a Machine that joins later asks, so one Machine is enough.
 func (r Resolution) ProxiedNodes(options intent.Options, machines []kinds.Machine) []finding.Finding {
 	if !r.AsksNodes(options) {
 		return nil
@@ -56,7 +56,7 @@ func (r Resolution) ProxiedNodes(options intent.Options, machines []kinds.Machin
 	}
 	return []finding.Finding{{
 		Code: noproxy.CodeProxiedNode, Place: finding.Annotation(contract.AnnotationTargets),
-		Message: "kube-apiserver and kubeadm of other control-plane nodes ask through the proxy: " + text +
+		Message: "kube-apiserver, and kubeadm on control-plane nodes, ask through the proxy: " + text +
 			", which NO_PROXY does not have",
 		Advice: "add the network of the nodes to noProxy, or leave out target " + string(contract.TargetStaticPods),
 	}}

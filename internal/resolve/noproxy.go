@@ -27,6 +27,10 @@ func NoProxyInput(cluster intent.Cluster, options intent.Options) noproxy.Input 
 // facts returns the known facts about the infrastructure of a Cluster, with a finding about missing ones.
 func facts(cluster intent.Cluster) noproxy.Infrastructure {
 	known, reference := cluster.Facts.Infrastructure, cluster.Infrastructure
+	const link = "link-local address"
+	known.Metadata = append(slices.Clip(known.Metadata), // clouds of all kinds have their metadata service there
+		noproxy.Fact{Text: "169.254.169.254", Role: link}, noproxy.Fact{Text: "169.254.0.0/16", Role: link},
+		noproxy.Fact{Text: "fe80::/10", Role: link, OnlyIPv6: true})
 	unknown := finding.Finding{Code: noproxy.CodeInfrastructureUnknown, Place: finding.Field("spec", "infrastructureRef")}
 	switch {
 	case reference.Kind == "" && cluster.Topology:

@@ -330,6 +330,14 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 		resolution.Warnings = append(resolution.Warnings, noNodeNetwork())
 	}
 	resolution.Warnings = append(resolution.Warnings, resolution.useless(options)...)
+	if kind := cluster.Infrastructure.Kind; kind != "" && !infrastructure.IsKnown(kind) && !result.HasNodeNetwork {
+		resolution.Warnings = append(resolution.Warnings, finding.Finding{
+			Code: noproxy.CodeInfrastructureKind, Place: finding.Field("spec", "infrastructureRef"),
+			Message: fmt.Sprintf("%s is a kind without known facts, so NO_PROXY has link-local addresses and neither networks "+
+				"of the nodes nor internal hosts", finding.Line(kind, 253)),
+			Advice: "add these to noProxy",
+		})
+	}
 	resolution.Complete = cluster.EndpointHost != "" || slices.Contains(options.OmitGroups, noproxy.GroupEndpoint)
 	return resolution, nil
 }

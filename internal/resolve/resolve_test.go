@@ -163,7 +163,7 @@ func TestResolve_PutsTheInstallationsEntriesFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = ",cp.example.com,installation.example.com,.installation.example.com,shared.example.com,.shared.example.com,cluster.example.com,.cluster.example.com"
+	const want = ",cp.example.com,169.254.169.254,169.254.0.0/16,installation.example.com,.installation.example.com,shared.example.com,.shared.example.com,cluster.example.com,.cluster.example.com"
 	if !strings.HasSuffix(got.NoProxy.Value, want) {
 		t.Errorf("NO_PROXY %s does not end with %s", got.NoProxy.Value, want)
 	}
@@ -540,7 +540,7 @@ func TestResolve_HasTheEndpointOfTheInfrastructureIfTheClusterHasNone(t *testing
 	for own, want := range map[string]string{"": "told.example.com", "own.example.com": "own.example.com"} {
 		got, err := resolver.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one", EndpointHost: own},
 			intent.Options{}, "")
-		if err != nil || !got.Complete || !strings.HasSuffix(got.NoProxy.Value, ","+want) {
+		if err != nil || !got.Complete || !strings.HasSuffix(got.NoProxy.Value, ","+want+",169.254.169.254,169.254.0.0/16") {
 			t.Errorf("%q: complete %t, NO_PROXY %q, error %v", own, got.Complete, got.NoProxy.Value, err)
 		}
 	}

@@ -34,7 +34,7 @@ func TestCluster_IsConfiguredChangedAndRestored(t *testing.T) {
 	c.eventuallyReports(contract.ReasonConfigured, "Bootstrap objects by proxy Secret: 3 use "+ns+"/one-http-proxy")
 	c.wantPatched(t, everyObject...)
 	c.eventuallyHas(
-		`NO_PROXY="localhost,127.0.0.1,10.244.0.0/16,10.96.0.0/12,10.96.0.1,10.96.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,one.example.com,installation.example.com,.installation.example.com"`)
+		`NO_PROXY="localhost,127.0.0.1,10.244.0.0/16,10.96.0.0/12,10.96.0.1,10.96.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,one.example.com,169.254.169.254,169.254.0.0/16,installation.example.com,.installation.example.com"`)
 	c.eventuallyHas(
 		`http_proxy="http://user:p%254%40%3A%2F%22%27%24%60%5C%20%7B%7Bx%7D%7D%7B%25%23%26%C3%A9@proxy.example.com:3128"`)
 

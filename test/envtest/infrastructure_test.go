@@ -53,7 +53,7 @@ func TestInfrastructure_IsReadOnceAndWhenProvisioned(t *testing.T) {
 	create(t, awsCluster(ns, "one"))
 	c := newCluster(t, ns, "one", onAWS)
 	c.eventuallyConfigured()
-	if env := string(c.generated()[contract.KeyProxyEnv]); !strings.Contains(env, ",169.254.169.254,169.254.170.2,169.254.170.23,.eu-west-1.compute.internal,") {
+	if env := string(c.generated()[contract.KeyProxyEnv]); !strings.Contains(env, ",169.254.169.254,169.254.170.2,169.254.170.23,169.254.0.0/16,.eu-west-1.compute.internal,") {
 		t.Errorf("NO_PROXY lacks what follows from the kind and the region: %s", env)
 	}
 	before := c.generations()

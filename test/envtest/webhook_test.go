@@ -44,7 +44,7 @@ func admitted(t *testing.T, name, webhooks string) string {
 		Labels: map[string]string{contract.LabelEnabled: contract.LabelEnabledValue},
 	}}
 	probe.Spec.ControlPlaneRef = vocabulary.Ref("controlplane.cluster.x-k8s.io", plan.KindControlPlane, "probe")
-	probe.Spec.InfrastructureRef = vocabulary.Ref("infrastructure.cluster.x-k8s.io", "DemoCluster", "probe")
+	probe.Spec.InfrastructureRef = vocabulary.Ref("infrastructure.cluster.x-k8s.io", "DockerCluster", "probe")
 	create(t, probe)
 	eventually(t, "webhooks of namespace "+name, func() string {
 		controlPlane := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "probe"}}

@@ -184,7 +184,7 @@ func ignitionScenarios() []scenario {
 	}
 }
 
-const noTrustStore = "certificates are not trusted: this system has no command for it, such as update-ca-certificates"
+const noTrustStore = "certificates are not trusted: this system has no command for it"
 
 // onceOnly is a drop-in with which containerd starts once in a boot.
 var onceOnly = text("[Service]\nExecStartPre=/bin/mkdir /run/started\nRestart=no\n") //nolint:gochecknoglobals // a constant

@@ -40,7 +40,7 @@ func NewClassic(ns, name, infrastructure string) Classic {
 	c.Cluster.Spec.ClusterNetwork.Pods.CIDRBlocks = []string{"10.244.0.0/16"}
 	c.Cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: name + ".example.com", Port: 6443}
 	c.Cluster.Spec.ControlPlaneRef = Ref("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", name)
-	c.Cluster.Spec.InfrastructureRef = Ref(infrastructureGroup, "DemoCluster", name)
+	c.Cluster.Spec.InfrastructureRef = Ref(infrastructureGroup, "DockerCluster", name)
 
 	c.ControlPlane.Spec.Version = "v1.36.3"
 	c.ControlPlane.Spec.MachineTemplate.Spec.InfrastructureRef = Ref(infrastructureGroup, machineTemplate, infrastructure)

@@ -145,10 +145,11 @@ func (m *Manifests) Cluster(o *manifest.Object) Cluster {
 	return c
 }
 
-// ControlPlane returns the control-plane Machines of a Cluster among the inputs.
-func (m *Manifests) ControlPlane(cluster *manifest.Object) (machines []kinds.Machine) {
-	for _, o := range m.Workers(cluster) {
-		if machine, ok := m.forms[o].(*kinds.Machine); ok && IsControlPlane(o) {
+// Machines returns the Machines of a Cluster among the inputs, also those that a controller has created.
+func (m *Manifests) Machines(cluster *manifest.Object) (machines []kinds.Machine) {
+	for _, o := range m.Find("Machine") {
+		own, _ := m.NamedBy(o)
+		if machine, ok := m.forms[o].(*kinds.Machine); ok && own == cluster {
 			machines = append(machines, *machine)
 		}
 	}

@@ -109,14 +109,13 @@ func (n *namespace) add(p *Passes, o *manifest.Object) {
 			n.world.Add(object)
 		}
 	default:
-		machine, isMachine := form.(*kinds.Machine)
-		switch {
-		case isMachine && IsControlPlane(o):
+		if machine, isMachine := form.(*kinds.Machine); isMachine {
 			machine = machine.DeepCopy()
 			n.place(machine, o)
-			machine.Labels[clusterv1.ClusterNameLabel] = n.nameOf("Cluster", machine.Spec.ClusterName)
+			machine.Labels = map[string]string{clusterv1.ClusterNameLabel: n.nameOf("Cluster", machine.Spec.ClusterName)}
 			n.machines.Add(machine)
-		case !plan.IsTopologyOwned(o.Labels()) && (IsPool(o) || metav1.GetControllerOf(form) == nil):
+		}
+		if !IsControlPlane(o) && !plan.IsTopologyOwned(o.Labels()) && (IsPool(o) || metav1.GetControllerOf(form) == nil) {
 			n.pool(p.Pool(o), o)
 		}
 	}

@@ -84,7 +84,11 @@ func (c Cluster) Destinations() []Destination {
 	c.firstNetworks(func(e noproxy.Entry) bool { return e.Node },
 		func(a netip.Addr) { add(at("https", a.String(), kubeletPort, "a node, its kubelet")) })
 	c.each(noproxy.GroupEndpoint, "", func(v string) { add(at("https", v, c.port, "control plane endpoint")) })
-	c.each(noproxy.GroupMetadata, "", func(v string) { add(at("http", v, 0, "metadata service")) })
+	c.each(noproxy.GroupMetadata, "", func(v string) {
+		if !strings.Contains(v, "/") { // not all link-local addresses
+			add(at("http", v, 0, "metadata service"))
+		}
+	})
 	for _, e := range c.entries {
 		switch {
 		case e.Group != noproxy.GroupInfrastructure || e.Node:

@@ -216,7 +216,7 @@ func (l *linter) cluster(ctx context.Context, c clusters.Cluster) error {
 		l.looked(resolution.Secret.Where)
 		l.addWarnings(o, ofCluster(c.Object, resolved(resolution.Warnings, c.Unresolved)))
 		if override == "" {
-			l.addWarnings(o, resolution.ProxiedNodes(options, l.manifests.ControlPlane(c.Object)))
+			l.addWarnings(o, resolution.ProxiedNodes(options, l.manifests.Machines(c.Object)))
 		}
 		return nil
 	}

@@ -61,6 +61,8 @@ func described(code finding.Code) string {
 		return "without a control-plane endpoint yet"
 	case noproxy.CodeInfrastructureUnknown:
 		return "whose infrastructure cluster object is not in the input"
+	case noproxy.CodeInfrastructureKind:
+		return "whose kind of infrastructure is not known"
 	case codeVariables:
 		return "with variables of clusterctl in the network"
 	default:

@@ -19,7 +19,7 @@ func TestRender_SaysWhatIsUsualInOneLine(t *testing.T) {
 		for i := range n {
 			text += strings.NewReplacer(
 				"metadata: {name: http-proxy}", fmt.Sprintf("metadata: {name: http-proxy, namespace: n%d}", i),
-				"namespace: team", fmt.Sprintf("namespace: n%d", i),
+				"namespace: team", fmt.Sprintf("namespace: n%d", i), "kind: DemoCluster", "kind: DockerCluster",
 			).Replace(scene("team/c", "KubeadmControlPlane team/cp")) + "---\n"
 		}
 		return strings.TrimSuffix(text, "---\n")
@@ -30,7 +30,7 @@ func TestRender_SaysWhatIsUsualInOneLine(t *testing.T) {
 		variables = "with variables of clusterctl in the network: "
 		secrets   = "Secrets that the controller generates, or --include-secrets prints: "
 	)
-	full := strings.Replace(scene("c", "KubeadmControlPlane cp"), "spec: {controlPlaneRef",
+	full := strings.Replace(strings.ReplaceAll(scene("c", "KubeadmControlPlane cp"), "DemoCluster", "DockerCluster"), "spec: {controlPlaneRef",
 		"spec: {clusterNetwork: {services: {cidrBlocks: [10.96.0.0/12]}, serviceDomain: cluster.local}, controlPlaneEndpoint: {host: cp.example.com}, controlPlaneRef", 1)
 	for name, test := range map[string]struct {
 		manifests string
@@ -46,6 +46,7 @@ func TestRender_SaysWhatIsUsualInOneLine(t *testing.T) {
 		},
 		"nothing but the Secret":      {full, false, "summary: " + secrets + "1 (c-proxy-files)"},
 		"nothing at all":              {full, true, ""},
+		"an unknown kind":             {strings.ReplaceAll(full, "DockerCluster", "DemoCluster"), true, "summary: Clusters whose kind of infrastructure is not known: 1"},
 		"a Cluster without the label": {strings.ReplaceAll(full, "enabled:", "other:"), false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -42,8 +42,8 @@ const (
 
 	// clusterNoProxy is what every node of the Cluster gets, poolNoProxy the same for a Secret without noProxy.
 	poolNoProxy = "localhost,127.0.0.1,10.244.0.0/16,10.96.0.0/16,10.96.0.1,10.96.0.10,kubernetes,kubernetes.default,.svc," +
-		".cluster.local,.cluster.local.,10.77.0.10"
-	clusterNoProxy = poolNoProxy + ",corp.example.com,.corp.example.com,192.0.2.0/24,.intern.example.org,169.254.169.254"
+		".cluster.local,.cluster.local.,10.77.0.10,169.254.169.254,169.254.0.0/16"
+	clusterNoProxy = poolNoProxy + ",corp.example.com,.corp.example.com,192.0.2.0/24,.intern.example.org"
 )
 
 // suite is what all tests share.
