@@ -22,7 +22,7 @@ func TestField_IsGolden(t *testing.T) {
 		folder := filepath.Dir(args)
 		t.Run(filepath.Base(folder), func(t *testing.T) {
 			t.Parallel()
-			commands, err := os.ReadFile(args) //nolint:gosec // of a test
+			commands, err := os.ReadFile(args)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -37,7 +37,7 @@ const (
 
 // maxAnswer returns the size of the largest answer to a body of a size, in bytes: an answer with all entries of the
 // proxy is not ten times as large, and Cluster API reads 20 MiB.
-func maxAnswer(body int) int { return min(20<<20, 1<<20+16*body) }
+func maxAnswer(body int) int { return min(20<<20, 1<<20+12*body) }
 
 // NewServer returns Cluster API's runtime server with the handlers, to be started or added to a manager.
 func (h *Handlers) NewServer(listener net.Listener, config *tls.Config) (*runtimeserver.Server, error) {

@@ -41,15 +41,18 @@ var (
 	comment    = regexp.MustCompile(`(?m)^\s*#.*$`)
 	asked      = regexp.MustCompile(`\b(server|url|discoveryURL|kubeConfigFile)["']?\s*:\s*["']?([^\s"',}]+)`)
 	configured = regexp.MustCompile(`\b(?:sandbox|sandbox_image|endpoint)\s*=\s*\[?\s*["']([^"'\n]+)`)
-	// pulled finds what containerd asks, in files at a path. {} is the folder of a file, after completes a host to an image.
-	pulled = []struct {
+	mirrors    = regexp.MustCompile(`(?m)^\s*\[\s*host\s*\.\s*["']([^"'\n]+)`)
+	images     = regexp.MustCompile(`\bimage["']?\s*:\s*["']?([^\s"',}]+)`)
+	// pulled finds what containerd asks, in files at a path. {} is the folder of a file, after completes a host to an
+	// image.
+	pulled = []struct { //nolint:gochecknoglobals // a constant
 		path, what, after string
 		find              *regexp.Regexp
 	}{
-		{"/etc/containerd/certs.d/*/hosts.toml", "mirror of {}", "/", regexp.MustCompile(`(?m)^\s*\[\s*host\s*\.\s*["']([^"'\n]+)`)},
+		{"/etc/containerd/certs.d/*/hosts.toml", "mirror of {}", "/", mirrors},
 		{"/etc/containerd/*.toml", "registry of {}", "", configured},
 		{"/etc/containerd/conf.d/*", "registry of {}", "", configured},
-		{"/etc/kubernetes/manifests/*", "image of a static Pod", "", regexp.MustCompile(`\bimage["']?\s*:\s*["']?([^\s"',}]+)`)},
+		{"/etc/kubernetes/manifests/*", "image of a static Pod", "", images},
 	}
 )
 
@@ -71,7 +74,8 @@ func (w *walk) add(h Host, value string) {
 	host, _, more := strings.Cut(rest, "/")
 	host = host[strings.LastIndexByte(host, '@')+1:]
 	h.URL = scheme + "://" + host
-	if (isURL || more && strings.ContainsAny(host, ".:")) && (h.Outside || !public.MatchString(host)) && len(w.hosts) < maxHosts &&
+	if (isURL || more && strings.ContainsAny(host, ".:")) && (h.Outside || !public.MatchString(host)) &&
+		len(w.hosts) < maxHosts &&
 		!slices.ContainsFunc(w.hosts, func(k Host) bool { return k.URL == h.URL && k.Outside == h.Outside }) {
 		w.hosts = append(w.hosts, h)
 	}
@@ -118,7 +122,8 @@ func (w *walk) file(at finding.Place, f *file) {
 		if matches, _ := path.Match(p.path, path.Clean(f.Path)); !matches {
 			continue
 		}
-		h := Host{Place: at, What: strings.ReplaceAll(p.what, "{}", path.Base(path.Dir(f.Path))), Target: contract.TargetContainerd}
+		what := strings.ReplaceAll(p.what, "{}", path.Base(path.Dir(f.Path)))
+		h := Host{Place: at, What: what, Target: contract.TargetContainerd}
 		for _, match := range p.find.FindAllStringSubmatch(comment.ReplaceAllString(f.Content, ""), -1) {
 			w.add(h, match[1]+p.after)
 		}

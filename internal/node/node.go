@@ -197,7 +197,7 @@ func (h Host) apply(want Version, tried error) error {
 	} else if err := h.check(want, plan); err != nil {
 		return h.undo(now, want, plan, err)
 	}
-	if _, err := h.bring(now, want, plan, want.files, plan.reads, false); err != nil {
+	if _, err := h.bring(now, plan, want.files, plan.reads, false); err != nil {
 		return h.undo(now, want, plan, err)
 	}
 	if err := h.check(want, plan); err != nil {
@@ -266,7 +266,7 @@ func (h Host) check(want Version, plan Plan) error {
 // bring gives the node the files of a target, and no others of the product, and makes services use them: all that is
 // possible if whatever is set, and nothing more after a failure otherwise. reads are the services that read the
 // variables. It reports whether it has written.
-func (h Host) bring(now state, want Version, plan Plan, target map[string]File, reads []string, whatever bool) (
+func (h Host) bring(now state, plan Plan, target map[string]File, reads []string, whatever bool) (
 	touched bool, err error,
 ) {
 	var failed []error
@@ -349,7 +349,7 @@ func (h Host) inForce(plan Plan, own, whatever bool, before error) error {
 // undo restores the previous files.
 func (h Host) undo(now state, want Version, plan Plan, cause error) error {
 	h.Say("restoring the previous files")
-	touched, left := h.bring(now, want, plan, now.before, now.readBefore, true)
+	touched, left := h.bring(now, plan, now.before, now.readBefore, true)
 	if left == nil {
 		left = joined([]error{h.forget(), h.sweep(Version{})})
 	}

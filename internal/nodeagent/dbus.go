@@ -95,8 +95,8 @@ func restart(ctx context.Context, connection *dbus.Conn, name string) (bool, err
 	})
 }
 
-// script runs a verb of patch.Setup in a transient unit of the host's. It is the script of this program, and not what is
-// at contract.PathSetup. systemd reads two dollar signs as one (systemd.service(5)).
+// script runs a verb of patch.Setup in a transient unit of the host's. It is the script of this program, and not what
+// is at contract.PathSetup. systemd reads two dollar signs as one (systemd.service(5)).
 func script(ctx context.Context, connection *dbus.Conn, what, verb string) error {
 	return command(ctx, connection, what, contract.Name+"-"+verb+service,
 		[]string{"/bin/sh", "-c", strings.ReplaceAll(patch.Setup(), "$", "$$"), contract.PathSetup, verb})

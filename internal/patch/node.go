@@ -21,8 +21,8 @@ type NodeFile struct {
 	Content []byte
 }
 
-// nodeFiles is contract.KeyNodeFiles. What has no value of the user is not in it: whoever writes Secrets must not decide
-// what root runs on a node.
+// nodeFiles is contract.KeyNodeFiles. What has no value of the user is not in it: whoever writes Secrets must not
+// decide what root runs on a node.
 type nodeFiles struct {
 	// Files are paths.
 	Files []string `json:"files"`
@@ -31,8 +31,8 @@ type nodeFiles struct {
 }
 
 // NodeData adds contract.KeyNodeFiles to the data of a generated Secret: the files of a recipe, which get the bytes and
-// the modes that a new Machine gets by its spec. A recipe without files removes those of the product from a node. replace
-// lets the node replace files of others.
+// the modes that a new Machine gets by its spec. A recipe without files removes those of the product from a node.
+// replace lets the node replace files of others.
 func NodeData(generated map[string][]byte, recipe Recipe, replace bool) (map[string][]byte, error) {
 	list := nodeFiles{Files: []string{}, Replace: replace}
 	for _, f := range recipe.Files {

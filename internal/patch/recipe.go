@@ -121,7 +121,8 @@ type managedFile struct {
 // managedFiles returns the files of output version 1, in order.
 var managedFiles = sync.OnceValue(func() []managedFile { //nolint:gochecknoglobals // a constant
 	all := contract.AllTargets()
-	variables := slices.DeleteFunc(contract.AllTargets(), func(t contract.Target) bool { return t == contract.TargetTrust })
+	isTrust := func(t contract.Target) bool { return t == contract.TargetTrust }
+	variables := slices.DeleteFunc(contract.AllTargets(), isTrust)
 	files := []managedFile{{contract.PathProxyEnv, 0o600, contract.KeyProxyEnv, "", variables}}
 	for _, u := range Units() {
 		files = append(files, managedFile{u.DropIn(), 0o644, "", dropIn(u), []contract.Target{u.Target}})

@@ -1,6 +1,7 @@
 package patch_test
 
 import (
+	"maps"
 	"testing"
 
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -21,9 +22,7 @@ func TestUserData_GrowsLittle(t *testing.T) {
 		".cluster.local,.cluster.local.,api.prod.example.com,169.254.169.254,169.254.0.0/16,.corp.example.com"
 	proxy := map[string]string{"httpProxy": "http://proxy.example.com:3128", "username": "node", "password": `s3cr%t@/"`}
 	with := func(more map[string]string) proxyconfig.Settings {
-		for key, value := range proxy {
-			more[key] = value
-		}
+		maps.Copy(more, proxy)
 		return settings(t, more)
 	}
 	for name, test := range map[string]struct {

@@ -121,7 +121,7 @@ func TestUserData_IsALowerBound(t *testing.T) {
 			none, _ := patch.UserData(spec, patch.Recipe{}, nil, m.controlPlane)
 			for _, join := range []bool{false, true} {
 				with, without := len(m.render(t, r, data, join)), len(m.render(t, patch.Recipe{}, nil, join))
-				if all > with || all < with*87/100 || none > without || none < without*55/100 {
+				if all > with || all < with*85/100 || none > without || none < without*55/100 {
 					t.Errorf("%d and %d bytes, estimated %d and %d", with, without, all, none)
 				}
 				if ours > with-without || ours < (with-without)*93/100 {

@@ -17,8 +17,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// Codes of notes: commands before there are files, a program that drops variables, user data that a node fetches, a host
-// outside that kube-apiserver asks directly, and a private host that is asked through the proxy.
+// Codes of notes: commands before there are files, a program that drops variables, user data that a node fetches, a
+// host outside that kube-apiserver asks directly, and a private host that is asked through the proxy.
 const (
 	CodeBootCommands    finding.Code = "boot-commands"
 	CodeSudo            finding.Code = "sudo"
@@ -44,8 +44,8 @@ type Early struct{ CloudInit, Ignition bool }
 // KindAWS is the kind of machine template that has an Early.
 const KindAWS = "AWSMachineTemplate"
 
-// EarlyOf reads a machine template, decoded from JSON, as UseSecretsManager and UseIgnition of Cluster API's provider for
-// AWS do.
+// EarlyOf reads a machine template, decoded from JSON, as UseSecretsManager and UseIgnition of Cluster API's provider
+// for AWS do.
 func EarlyOf(kind string, template map[string]any) Early {
 	spec := child(template, "spec", "template", "spec")
 	ignition := child(spec, "ignition")
@@ -56,7 +56,7 @@ func EarlyOf(kind string, template map[string]any) Early {
 }
 
 // rules find what a spec asks for and does not get. What find adds begins the message.
-var rules = []struct {
+var rules = []struct { //nolint:gochecknoglobals // a constant
 	code            finding.Code
 	message, advice string
 	find            func(b Booted, add func(place finding.Place, what string))
@@ -85,8 +85,8 @@ var rules = []struct {
 		},
 	},
 	{
-		CodeEarlyFetch, "before files are written, so without the proxy", "make an endpoint of that service in the VPC, or set " +
-			"cloudInit.insecureSkipSecretsManager: true and uncompressedUserData: false in the AWSMachineTemplate",
+		CodeEarlyFetch, "before files are written, so without the proxy", "make an endpoint of that service in the VPC, or " +
+			"set cloudInit.insecureSkipSecretsManager: true and uncompressedUserData: false in the AWSMachineTemplate",
 		func(b Booted, add func(finding.Place, string)) {
 			if b.Early.CloudInit && b.Format != string(bootstrapv1.Ignition) && b.gets(contract.TargetContainerd) {
 				add(finding.Place{}, "nodes fetch user data from AWS Secrets Manager or the SSM parameter store")
@@ -94,8 +94,8 @@ var rules = []struct {
 		},
 	},
 	{
-		CodeEarlyFetch, "before files are written, so without the proxy", "set ignition.proxy in the AWSMachineTemplate, and " +
-			"ignition.tls if it needs a certificate, or make an endpoint of S3 in the VPC",
+		CodeEarlyFetch, "before files are written, so without the proxy", "set ignition.proxy in the AWSMachineTemplate, " +
+			"and ignition.tls if it needs a certificate, or make an endpoint of S3 in the VPC",
 		func(b Booted, add func(finding.Place, string)) {
 			if b.Early.Ignition && b.Format == string(bootstrapv1.Ignition) && b.gets(contract.TargetContainerd) {
 				add(finding.Place{}, "Ignition fetches its configuration from S3")
@@ -103,8 +103,8 @@ var rules = []struct {
 		},
 	},
 	{
-		CodeAPIServerDirect, "is asked by kube-apiserver, which has no proxy", "target static-pods changes that: it needs a proxy " +
-			"without credentials and the networks of the nodes in NO_PROXY; or set the variables in apiServer.extraEnvs",
+		CodeAPIServerDirect, "is asked by kube-apiserver, which has no proxy", "target static-pods changes that: it needs " +
+			"a proxy without credentials and the networks of the nodes in NO_PROXY; or set the variables in apiServer.extraEnvs",
 		func(b Booted, add func(finding.Place, string)) {
 			b.eachProxied(add, func(h kinds.Host, asks, private bool) bool { return h.Outside && !asks && !private })
 		},
@@ -129,8 +129,8 @@ func Notes(b Booted) (notes []finding.Finding) {
 
 func (b Booted) gets(t contract.Target) bool { return slices.Contains(b.Targets, t) }
 
-// eachProxied adds the chosen ones of the hosts that are no destinations of NO_PROXY. asks reports whether the client of
-// a host has the proxy, private whether the host is a private address.
+// eachProxied adds the chosen ones of the hosts that are no destinations of NO_PROXY. asks reports whether the client
+// of a host has the proxy, private whether the host is a private address.
 func (b Booted) eachProxied(add func(finding.Place, string), chosen func(h kinds.Host, asks, private bool) bool) {
 	for _, h := range b.Hosts {
 		asks := b.gets(h.Target) && (h.Target != contract.TargetStaticPods || b.Resolution.AsksNodes(b.Options))

@@ -135,7 +135,8 @@ func (s Settings) TrustedCAWarnings(now time.Time) []finding.Finding {
 		if c.IsCA {
 			continue
 		}
-		warn(CodeCANotCA, "the certificate is no certificate authority: RHEL and its kin, Amazon and Azure Linux, Arch and SUSE do not trust it, other systems trust it only for itself",
+		warn(CodeCANotCA, "the certificate is no certificate authority: RHEL and its kin, Amazon and Azure Linux, Arch "+
+			"and SUSE do not trust it, other systems trust it only for itself",
 			"use the certificate of the authority that signed it")
 		if len(c.DNSNames)+len(c.IPAddresses)+len(c.URIs)+len(c.EmailAddresses) == 0 {
 			warn(CodeCANoSAN, "the certificate has no subject alternative name, which Go programs refuse",

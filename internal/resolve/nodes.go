@@ -29,8 +29,8 @@ func (r Resolution) AsksNodes(options intent.Options) bool {
 		!r.Settings.IsTrustOnly()
 }
 
-// ProxiedNodes warns of the addresses of Machines of a Cluster that control-plane nodes ask through the proxy. It counts
-// what a Machine that joins later asks, so one Machine is enough.
+// ProxiedNodes warns of the addresses of Machines of a Cluster that control-plane nodes ask through the proxy. It
+// counts what a Machine that joins later asks, so one Machine is enough.
 func (r Resolution) ProxiedNodes(options intent.Options, machines []kinds.Machine) []finding.Finding {
 	if !r.AsksNodes(options) {
 		return nil

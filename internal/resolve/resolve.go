@@ -342,8 +342,8 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 	return resolution, nil
 }
 
-// useless warns of what has no effect: static Pods get no credentials, and no node reaches a Service or a Pod before its
-// Cluster exists.
+// useless warns of what has no effect: static Pods get no credentials, and no node reaches a Service or a Pod before
+// its Cluster exists.
 func (r Resolution) useless(options intent.Options) (found []finding.Finding) {
 	if slices.Contains(options.Targets, contract.TargetStaticPods) && r.Settings.HasCredentials() {
 		found = append(found, finding.Finding{
@@ -362,8 +362,8 @@ func (r Resolution) useless(options intent.Options) (found []finding.Finding) {
 		if slices.ContainsFunc(r.NoProxy.Entries, inside) && len(r.Secret.Data[proxy.key]) > 0 {
 			found = append(found, finding.Finding{
 				Code: noproxy.CodeProxyInCluster, Place: finding.Key(proxy.key).Of(r.Secret.where()),
-				Message: "the proxy is in the Pod or Service networks of the Cluster, or has the name of a Service, and nodes need " +
-					"it before the Cluster has any",
+				Message: "the proxy is in the Pod or Service networks of the Cluster, or has the name of a Service, and nodes " +
+					"need it before the Cluster has any",
 				Advice: "name the host by which nodes reach a proxy outside of the Cluster",
 			})
 		}

@@ -105,7 +105,7 @@ func TestEnvironmentFile_RefusesWhatDoesNotReachEveryReader(t *testing.T) {
 		"a Jinja expression":           {one("secret{{x"), `variable 1 (A): "{{" at byte 6, which cloud-init reads as a template`},
 		"a Jinja statement":            {one("secret{%"), `variable 1 (A): "{%" at byte 6, which cloud-init reads as a template`},
 		"a Jinja comment":              {one("secret{#"), `variable 1 (A): "{#" at byte 6, which cloud-init reads as a template`},
-		"a value too long for Linux":   {one(strings.Repeat("a", 131_070)), "variable 1 (A): longer than 131071 bytes"},
+		"a value too long for Linux":   {one(strings.Repeat("a", 126_975)), "variable 1 (A): longer than 126976 bytes"},
 		"an empty name":                {[]systemd.Var{{}}, `variable 1 ("")` + notAName},
 		"a name with a digit first":    {[]systemd.Var{{Name: "1A"}}, `variable 1 ("1A")` + notAName},
 		"a name with a newline":        {[]systemd.Var{{Name: "A\nB"}}, `variable 1 ("A\nB")` + notAName},
@@ -140,7 +140,7 @@ func TestEnvironmentFile_RefusesWhatDoesNotReachEveryReader(t *testing.T) {
 
 func TestEnvironmentFile_AcceptsTheLongestValueThatLinuxPassesOn(t *testing.T) {
 	t.Parallel()
-	vars := one(strings.Repeat("a", 131_069))
+	vars := one(strings.Repeat("a", 126_974))
 	file := filepath.Join(t.TempDir(), "proxy.env")
 	if err := os.WriteFile(file, render(t, vars), 0o600); err != nil {
 		t.Fatal(err)

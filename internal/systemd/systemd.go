@@ -113,8 +113,8 @@ func isDropInFolder(unitName, folderName string) bool {
 	return stem == unitName || isPrefix
 }
 
-// EnvironmentFileDropIn returns a drop-in that gives a service the variables of environment files: of two files with the
-// same variable systemd takes the later. A service starts without a file that is missing.
+// EnvironmentFileDropIn returns a drop-in that gives a service the variables of environment files: of two files with
+// the same variable systemd takes the later. A service starts without a file that is missing.
 //
 // startPre, unless empty, is a command that runs before each start. It may write the files, because systemd reads them
 // anew for the service itself (systemd.exec(5), EnvironmentFile=). The service starts if the command fails, but not if

@@ -123,7 +123,8 @@ func (m *Memory) readTemplate(ctx context.Context, key templateKey) (Template, e
 		return Template{}, fmt.Errorf("reading %s %s: %w", key.kind, name, err)
 	}
 	template := Template{
-		Exists: true, UserData: infrastructure.UserDataLimit(key.kind, object.Object), Early: plan.EarlyOf(key.kind, object.Object),
+		Exists: true, Early: plan.EarlyOf(key.kind, object.Object),
+		UserData: infrastructure.UserDataLimit(key.kind, object.Object),
 	}
 	if field := patch.WindowsField(object.Object["spec"]); field != "" {
 		template.Windows = field + " of " + key.kind + " " + klog.KRef(name.Namespace, name.Name).String()

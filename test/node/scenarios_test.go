@@ -187,4 +187,4 @@ func ignitionScenarios() []scenario {
 const noTrustStore = "certificates are not trusted: this system has no command for it"
 
 // onceOnly is a drop-in with which containerd starts once in a boot.
-var onceOnly = text("[Service]\nExecStartPre=/bin/mkdir /run/started\nRestart=no\n") //nolint:gochecknoglobals // a constant
+var onceOnly = text("[Service]\nExecStartPre=/bin/mkdir /run/started\nRestart=no\n")

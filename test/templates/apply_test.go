@@ -275,7 +275,7 @@ func (a applied) checkAfter() {
 				proxy = file.Content
 			}
 		}
-		want := "EnvironmentFile=" + contract.PathProxyEnv
+		want := "EnvironmentFile=-" + contract.PathProxyEnv
 		if !strings.Contains(proxy, want) {
 			a.t.Errorf("%s: the drop-in of containerd lacks %s:\n%s", name, want, proxy)
 		}

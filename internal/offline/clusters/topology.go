@@ -42,7 +42,7 @@ func TemplateKind(parent map[string]any) string {
 // after them.
 func CheckPatches(class *manifest.Object) (found []finding.Finding) {
 	for i, p := range Items(class.Value(), "spec", "patches") {
-		text, _ := yaml.Marshal(p) //nolint:errchkjson // decoded from YAML
+		text, _ := yaml.Marshal(p) // decoded from YAML
 		for _, name := range patch.NamesIn(string(text), patch.UnitNames()) {
 			comes := patch.OtherValues
 			if patch.IsManagedPath(name) || patch.IsManagedPath("/etc/systemd/system/"+name) {

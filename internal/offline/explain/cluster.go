@@ -29,7 +29,8 @@ type Cluster struct {
 }
 
 // NewCluster reads the network, the endpoint and the infrastructure of a Cluster; lists and profile of in have no
-// influence, and what omitted groups have is a destination that may be proxied. The zero Input stands for a Cluster with the defaults of kubeadm. endpointPort 0 means 6443.
+// influence, and what omitted groups have is a destination that may be proxied. The zero Input stands for a Cluster with
+// the defaults of kubeadm. endpointPort 0 means 6443.
 // The error is the one of noproxy.Compose.
 func NewCluster(in noproxy.Input, endpointPort int32) (Cluster, error) {
 	omitted := in.OmitGroups
@@ -149,12 +150,14 @@ func (c Cluster) Contains(d Destination) bool {
 	address, err := netip.ParseAddr(host)
 	address = address.Unmap()
 	asked := func(g noproxy.Group) bool { return !slices.Contains(c.omitted, g) }
-	if asked(noproxy.GroupLoopback) && (err == nil && address.IsLoopback() || strings.TrimSuffix(host, ".") == "localhost") ||
+	isLoopback := err == nil && address.IsLoopback() || strings.TrimSuffix(host, ".") == "localhost"
+	if asked(noproxy.GroupLoopback) && isLoopback ||
 		slices.ContainsFunc(c.entries, func(e noproxy.Entry) bool { return asked(e.Group) && e.Covers(host) }) {
 		return true
 	}
 	// The link-local addresses at which clouds serve metadata, whatever the infrastructure.
-	return err == nil && asked(noproxy.GroupMetadata) && (address == netip.AddrFrom4([4]byte{169, 254, 169, 254}) || address.String() == "fd00:ec2::254")
+	return err == nil && asked(noproxy.GroupMetadata) &&
+		(address == netip.AddrFrom4([4]byte{169, 254, 169, 254}) || address.String() == "fd00:ec2::254")
 }
 
 // Choose returns the given destinations, or those of the Cluster if there are none. The error names the position of an

@@ -166,7 +166,8 @@ func (r *running) ask(t *testing.T) {
 	const through = "https://" + registryHost + ", through the proxy: status "
 	out := r.says(t, map[finding.Code]string{
 		check.CodeNodeImage: "ok containerd has pulled ", nodeagent.CodeNodeVariables: "ok the files of the node set 6 variables",
-		nodeagent.CodeNodeTrust: "ok 1 certificates", nodeagent.CodeNodeEndpoint: "ok " + through,
+		nodeagent.CodeNodeProblems: "ok nothing failed when the node was prepared",
+		nodeagent.CodeNodeTrust:    "ok 1 certificates", nodeagent.CodeNodeEndpoint: "ok " + through,
 		nodeagent.CodeNodeAPIServer: "ok https://" + inPlaceEndpoint + ":6443, directly: status ",
 		nodeagent.CodeNodeNetwork:   "",
 	})
