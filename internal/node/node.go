@@ -180,7 +180,7 @@ func (h Host) apply(want Version, tried error) error {
 	}
 	if tried != nil {
 		if now.interrupted {
-			return h.undo(now, want, plan, tried)
+			return h.undo(now, plan, tried)
 		}
 		return &RolledBackError{Cause: tried}
 	}
@@ -195,13 +195,13 @@ func (h Host) apply(want Version, tried error) error {
 			return joined([]error{err, h.forget(), h.sweep(Version{})})
 		}
 	} else if err := h.check(want, plan); err != nil {
-		return h.undo(now, want, plan, err)
+		return h.undo(now, plan, err)
 	}
 	if _, err := h.bring(now, plan, want.files, plan.reads, false); err != nil {
-		return h.undo(now, want, plan, err)
+		return h.undo(now, plan, err)
 	}
 	if err := h.check(want, plan); err != nil {
-		return h.undo(now, want, plan, err)
+		return h.undo(now, plan, err)
 	}
 	// What failed when the node was prepared has been done now.
 	return joined([]error{h.removeFile(contract.PathProblems), h.forget(), h.sweep(want)})
@@ -347,7 +347,7 @@ func (h Host) inForce(plan Plan, own, whatever bool, before error) error {
 }
 
 // undo restores the previous files.
-func (h Host) undo(now state, want Version, plan Plan, cause error) error {
+func (h Host) undo(now state, plan Plan, cause error) error {
 	h.Say("restoring the previous files")
 	touched, left := h.bring(now, plan, now.before, now.readBefore, true)
 	if left == nil {

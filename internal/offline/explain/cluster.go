@@ -29,8 +29,8 @@ type Cluster struct {
 }
 
 // NewCluster reads the network, the endpoint and the infrastructure of a Cluster; lists and profile of in have no
-// influence, and what omitted groups have is a destination that may be proxied. The zero Input stands for a Cluster with
-// the defaults of kubeadm. endpointPort 0 means 6443.
+// influence, and what omitted groups have is a destination that may be proxied. The zero Input stands for a Cluster
+// with the defaults of kubeadm. endpointPort 0 means 6443.
 // The error is the one of noproxy.Compose.
 func NewCluster(in noproxy.Input, endpointPort int32) (Cluster, error) {
 	omitted := in.OmitGroups
