@@ -207,9 +207,7 @@ func (p *pass) reconcileAll(
 		if err != nil {
 			return nil, out, err
 		}
-		if err := p.userData(ctx, &one, &out); err != nil {
-			return nil, out, err
-		}
+		p.userData(ctx, &one, &out)
 		one.Decision.Notes = p.notes(ctx, o, one.Decision)
 		for _, note := range one.Decision.Notes {
 			note.Place = note.Place.Of(o.String())

@@ -10,36 +10,26 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// userData warns if the user data of Machines of o, with its entries, is larger than their cloud takes.
-func (p *pass) userData(ctx context.Context, o *reconcile.Reconciled, out *report.Outcome) error {
+// userData warns if the user data of Machines of o, with its entries, is larger than their cloud takes. A machine
+// template that cannot be read says nothing about it.
+func (p *pass) userData(ctx context.Context, o *reconcile.Reconciled, out *report.Outcome) {
 	recipe, settings := o.Decision.Recipe, cmp.Or(o.Decision.Resolution, &resolve.Resolution{})
 	if recipe == nil || len(recipe.Files) == 0 || o.Decision.InPlace {
-		return nil
+		return
 	}
 	all, ours := patch.UserData(o.Spec, *recipe, settings.Files, o.Kind == plan.KindControlPlane)
 	kind, limit := p.view.Infrastructure.Kind, p.view.Facts.UserData
-	pools := slices.Clone(o.Pools)
-	if controlPlane, ok := o.BootstrapObject.(*kinds.KubeadmControlPlane); ok {
-		of := controlPlane.Spec.MachineTemplate
-		pools = append(pools, plan.Pool{Infrastructure: cmp.Or(of.Spec.InfrastructureRef, of.InfrastructureRef)})
-	}
-	for _, pool := range pools {
-		one := pool.Infrastructure
-		if !strings.HasPrefix(one.Kind, "AWS") || all <= 16_384 { // only there it decides about the limit
+	for _, from := range o.Infrastructure() {
+		if !strings.HasPrefix(from.Kind, "AWS") || all <= 16_384 { // only there it decides about the limit
 			continue
 		}
-		template, err := p.Memory.Template(ctx, p.view.Namespace, one, false)
-		if err != nil {
-			return err //nolint:wrapcheck // it names the object
-		}
-		if template.UserData > 0 {
-			kind, limit = one.Kind, template.UserData
+		if template, err := p.Memory.Template(ctx, p.view.Namespace, from, false); err == nil && template.UserData > 0 {
+			kind, limit = from.Kind, template.UserData
 		}
 	}
 	if limit > 0 && all > limit {
@@ -52,5 +42,4 @@ func (p *pass) userData(ctx context.Context, o *reconcile.Reconciled, out *repor
 		o.Decision.Warnings = append(slices.Clip(o.Decision.Warnings), large)
 		out.Note("%s: %s", o, large)
 	}
-	return nil
 }
