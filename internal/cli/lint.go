@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,7 +34,7 @@ A finding names file, line, object, key and entry, and never shows a value of a 
 
 Exit status: 0 no rejection, 1 a rejection, with --strict also a warning, or input that cannot be read, 2 wrong usage.`,
 		Example: `  capi-proxy-patcher lint -f clusters/ -f proxy-secret.yaml
-  capi-proxy-patcher lint -f - -o sarif --strict < cluster.yaml > lint.sarif`,
+  capi-proxy-patcher lint -f - -o json --strict < cluster.yaml`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			now := time.Now() //nolint:forbidigo // the clock enters here
@@ -50,8 +49,8 @@ Exit status: 0 no rejection, 1 a rejection, with --strict also a warning, or inp
 	f.StringVar(&o.defaultSecret, "default-proxy-secret", "",
 		"installation-wide proxy Secret as namespace/name, as given to the manager")
 	f.BoolVar(&o.strict, "strict", false, "also exit with 1 on warnings")
-	f.StringVarP(&o.output, "output", "o", "text", "text, json or sarif")
-	complete(cmd, "output", "text", "json", "sarif")
+	f.StringVarP(&o.output, "output", "o", "text", "text or json")
+	complete(cmd, "output", "text", "json")
 	return cmd
 }
 
@@ -60,8 +59,8 @@ func runLint(ctx context.Context, o lintOptions, now time.Time, streams Streams)
 	switch {
 	case len(o.files) == 0:
 		return usageError{errors.New("lint: no input; use -f FILE, or -f - for standard input")}
-	case !slices.Contains([]string{"text", "json", "sarif"}, o.output):
-		return usageError{fmt.Errorf("lint: unknown output %q; use text, json or sarif", o.output)}
+	case o.output != "text" && o.output != "json":
+		return usageError{fmt.Errorf("lint: unknown output %q; use text or json", o.output)}
 	case err != nil:
 		return usageError{err}
 	}
@@ -76,18 +75,12 @@ func runLint(ctx context.Context, o lintOptions, now time.Time, streams Streams)
 	for _, line := range report.Unread {
 		_, _ = fmt.Fprintln(streams.Err, line)
 	}
-	var text []byte
-	switch o.output {
-	case "json":
-		text, err = json.MarshalIndent(report, "", "  ")
+	text := []byte(report.Text())
+	if o.output == "json" {
+		if text, err = json.MarshalIndent(report, "", "  "); err != nil {
+			return fmt.Errorf("encoding output: %w", err)
+		}
 		text = append(text, '\n')
-	case "sarif":
-		text, err = report.SARIF(contract.CurrentBuild().String())
-	default:
-		text = []byte(report.Text())
-	}
-	if err != nil {
-		return fmt.Errorf("encoding output: %w", err)
 	}
 	if _, err := streams.Out.Write(text); err != nil {
 		return fmt.Errorf("writing output: %w", err)

@@ -73,8 +73,7 @@ func TestPages_CommandsWithoutAClusterWork(t *testing.T) {
 	for name, page := range pages(t) {
 		for _, words := range commandsOf(page) {
 			if filepath.Base(words[0]) != "capi-proxy-patcher" || len(words) < 2 ||
-				!slices.Contains([]string{"render", "lint", "explain"}, words[1]) || name == "CHANGELOG.md" ||
-				slices.Contains(words, "--for") { // providers are not in the workplace
+				!slices.Contains([]string{"render", "lint", "explain"}, words[1]) || name == "CHANGELOG.md" {
 				continue
 			}
 			args, runs := runnable(words[1:], files)

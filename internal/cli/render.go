@@ -23,9 +23,8 @@ type renderOptions struct {
 	defaultSecret                                  string
 	all, includeSecrets, incompleteSecrets, strict bool
 	output                                         string
-	publish, publishFor, cluster                   string
+	publish, cluster                               string
 	publishOnly                                    bool
-	management                                     managementOptions
 }
 
 func newRender(streams Streams) *cobra.Command {
@@ -66,13 +65,11 @@ Exit status: 0 success, 1 bad input or, with --strict, a warning (nothing is wri
 		"also print what the controller would publish: the outputs of annotation capi-proxy-patcher.io/publish, or those "+
 			"of the list")
 	f.Lookup("publish").NoOptDefVal = publishAnnotated
-	f.BoolVar(&o.publishOnly, "publish-only", false, "print published values and nothing else; implies --publish")
-	f.StringVar(&o.publishFor, "publish-for", "",
-		"workload prints only the objects for the workload clusters, for kubectl apply; implies --publish-only")
-	complete(cmd, "publish-for", publishWorkload)
+	f.BoolVar(&o.publishOnly, "publish-only", false,
+		"print published values and nothing else; with a list of outputs for the workload cluster, its objects, for kubectl "+
+			"apply; implies --publish")
 	f.StringVar(&o.cluster, "cluster", "",
 		"with --publish, the Cluster whose values are printed, or namespace/name; not needed if there is only one")
-	o.management.addFlags(cmd)
 	f.BoolVar(&o.strict, "strict", false, "also exit with 1 on warnings, and write nothing")
 	f.StringVarP(&o.output, "output", "o", "yaml", "yaml or diff")
 	complete(cmd, "output", "yaml", "diff")
@@ -80,22 +77,15 @@ Exit status: 0 success, 1 bad input or, with --strict, a warning (nothing is wri
 }
 
 func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
-	if err := o.management.check(); err != nil {
-		return usageError{fmt.Errorf("render: %w", err)}
-	}
 	switch {
-	case o.cluster != "" && (o.management.render != "" || !o.published().Wanted):
-		return usageError{errors.New("render: --cluster needs --publish, --publish-only or --publish-for")}
-	case o.management.render != "":
-		return runManagement(cmd, o, streams)
+	case o.cluster != "" && !o.published().Wanted:
+		return usageError{errors.New("render: --cluster needs --publish or --publish-only")}
 	case len(o.files) == 0:
 		return usageError{errors.New("render: no input; use -f FILE, or -f - for standard input")}
 	case o.incompleteSecrets && !o.includeSecrets:
 		return usageError{errors.New("render: --incomplete-secrets needs --include-secrets")}
 	case o.output != "yaml" && o.output != "diff":
 		return usageError{fmt.Errorf("render: unknown output %q; use yaml or diff", o.output)}
-	case o.publishFor != "" && o.publishFor != publishWorkload:
-		return usageError{fmt.Errorf("render: unknown --publish-for %q; use workload", o.publishFor)}
 	}
 	if err := o.published().Check(); err != nil {
 		return usageError{fmt.Errorf("render: --publish: %w", err)}
@@ -136,19 +126,12 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 	return nil
 }
 
-const (
-	// publishAnnotated is the value of --publish without a list.
-	publishAnnotated = "ANNOTATION"
-	// publishWorkload is the value of --publish-for.
-	publishWorkload = "workload"
-)
+// publishAnnotated is the value of --publish without a list.
+const publishAnnotated = "ANNOTATION"
 
 // published are the options about published values.
 func (o renderOptions) published() render.Publish {
-	p := render.Publish{
-		List: o.publish, Cluster: o.cluster, Workload: o.publishFor != "", Only: o.publishOnly || o.publishFor != "",
-	}
-	p.Wanted = p.Only || o.publish != ""
+	p := render.Publish{Wanted: o.publishOnly || o.publish != "", List: o.publish, Cluster: o.cluster, Only: o.publishOnly}
 	if o.publish == publishAnnotated {
 		p.List = ""
 	}

@@ -30,7 +30,6 @@ stringData: {httpProxy: "http://p:1", "key@": a, noProxy: "a@,b"}
 		for _, args := range [][]string{
 			{"lint", "-f", "-"},
 			{"lint", "-f", "-", "-o", "json"},
-			{"lint", "-f", "-", "-o", "sarif"},
 			{"render", "-f", "-"},
 			{"explain", "-f", "-"},
 			{"secret", "--from", "-"},

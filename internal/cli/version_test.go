@@ -36,7 +36,7 @@ func TestCompletion_OffersTheValuesOfFlags(t *testing.T) {
 	}) + "/config"
 	for line, want := range map[string][]string{
 		"render -f x -o ":     {"yaml", "diff"},
-		"lint -f x --output ": {"text", "json", "sarif"},
+		"lint -f x --output ": {"text", "json"},
 		"explain --profile ":  {"service", "shell"},
 		"explain --client ":   {"curl", "go-nethttp"},
 		"explain --kubeconfig " + kubeconfig + " --context ": {"lab\nprod"},

@@ -28,27 +28,41 @@ type Publish struct {
 	// Cluster is the name of the Cluster whose values are printed, or namespace/name. Empty is every Cluster, or the only
 	// one if objects for a workload cluster are printed.
 	Cluster string
-	// Only patches nothing and prints nothing else.
+	// Only patches nothing and prints nothing else: for outputs that List names and that are for the workload cluster, its
+	// objects as they are delivered; else what is for the management cluster.
 	Only bool
-	// Workload prints only the objects for workload clusters, as they are delivered.
-	Workload bool
 }
 
 // Check returns the problem with the list itself, whatever Clusters there are.
 func (p Publish) Check() error {
-	_, err := publish.ReadForRender(map[string]string{contract.AnnotationPublish: p.List})
+	asks, err := p.asks()
 	if found := finding.Of(err); len(found) > 0 {
 		return fmt.Errorf("%s; %s", found[0].Message, found[0].Advice)
 	}
+	if p.Only && slices.ContainsFunc(asks.Outputs, publish.Output.IsForWorkload) && !p.forWorkload() {
+		return errors.New("the list has outputs for the management cluster and for the workload cluster; print them one " +
+			"after the other")
+	}
 	return nil
+}
+
+// asks returns what List asks for. Its errors come with a Cluster, too.
+func (p Publish) asks() (publish.Asks, error) {
+	return publish.ReadForRender(map[string]string{contract.AnnotationPublish: p.List})
+}
+
+// forWorkload reports whether objects for a workload cluster are printed, and nothing else.
+func (p Publish) forWorkload() bool {
+	asks, _ := p.asks()
+	return p.Only && len(asks.Outputs) > 0 &&
+		!slices.ContainsFunc(asks.Outputs, func(o publish.Output) bool { return !o.IsForWorkload() })
 }
 
 // choose returns the only Cluster whose values are printed, nil for all. Objects for a workload cluster do not say
 // whose they are, so that those of one Cluster are printed and no others.
 func (p Publish) choose(all []*manifest.Object) (*manifest.Object, error) {
-	// Errors in the list come with a Cluster.
-	asks, _ := publish.ReadForRender(map[string]string{contract.AnnotationPublish: p.List})
-	if !p.Wanted || p.Cluster == "" && !p.Workload && !slices.ContainsFunc(asks.Outputs, func(o publish.Output) bool {
+	asks, _ := p.asks()
+	if !p.Wanted || p.Cluster == "" && !p.forWorkload() && !slices.ContainsFunc(asks.Outputs, func(o publish.Output) bool {
 		return o.IsForWorkload() && !o.IsDelivered()
 	}) {
 		return nil, nil //nolint:nilnil // nil is all
@@ -111,10 +125,6 @@ func (c *clusterRun) publish(ctx context.Context) {
 			clusters.Place(c.object), contract.AnnotationPublish))
 		return
 	}
-	if c.Publish.Workload && !slices.ContainsFunc(asks.Outputs, publish.Output.IsForWorkload) {
-		c.silent = append(c.silent, clusters.Place(c.object)+": it asks for no output for its workload cluster")
-		return
-	}
 	resolver := c.Resolver(c.Now)
 	resolver.Profile = noproxy.ProfileShell
 	resolution, err := resolver.Resolve(ctx, c.view, c.options, "")
@@ -170,7 +180,7 @@ func (r *renderer) noteSilence() {
 
 // print adds published values to the output.
 func (c *clusterRun) print(result publish.Result) {
-	if c.Publish.Workload {
+	if c.Publish.forWorkload() {
 		for _, stream := range WorkloadStreams(result) {
 			c.published = append(c.published, append([]byte("---\n"), stream...))
 		}
@@ -181,9 +191,6 @@ func (c *clusterRun) print(result publish.Result) {
 		}
 	}
 	for _, printed := range result.Printed {
-		if c.Publish.Workload && !printed.IsForWorkload() {
-			continue
-		}
 		for _, object := range printed.Objects {
 			c.add(object)
 		}
@@ -198,7 +205,7 @@ func (c *clusterRun) add(value any) {
 	name, _ := clusters.Dig(object, "metadata")["name"].(string)
 	existing := c.Lookup(c.view.Namespace, "", kind, name)
 	if existing == nil || c.Publish.Only {
-		text, err := encodeDocument(object, c.isJSON() && !c.Publish.Workload)
+		text, err := encodeDocument(object, c.isJSON() && !c.Publish.forWorkload())
 		if err != nil {
 			c.reject(c.object, "encoding %s %s: %s", kind, name, err)
 		}

@@ -47,12 +47,11 @@ func rendered(t *testing.T, text string, p render.Publish) render.Result {
 func TestPublish_PrintsEveryOutput(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]render.Publish{
-		"all":      {Wanted: true},
-		"only":     {Wanted: true, Only: true},
-		"workload": {Wanted: true, Only: true, Workload: true},
-		"printed":  {Wanted: true, Only: true, List: "istio,tkg"},
-		// What tkg prints is for the management cluster.
-		"printed-workload": {Wanted: true, Only: true, Workload: true, List: "istio,tkg"},
+		"all":              {Wanted: true},
+		"only":             {Wanted: true, Only: true},
+		"workload":         {Wanted: true, Only: true, List: "pods,trust=cert-manager,kapp-controller"},
+		"printed":          {Wanted: true, Only: true, List: "tkg"},
+		"printed-workload": {Wanted: true, Only: true, List: "istio"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -93,7 +92,7 @@ func TestPublish_WithoutItPrintsNothing(t *testing.T) {
 func TestPublish_WithholdsCredentials(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(publishing, `publish-credentials: "true"`, `publish-credentials: "false"`, 1)
-	result := rendered(t, text, render.Publish{Wanted: true, Only: true, Workload: true, List: "pods,trust,kapp-controller,istio"})
+	result := rendered(t, text, render.Publish{Wanted: true, Only: true, List: "pods,trust,kapp-controller,istio"})
 	if len(result.Notes) < 2 || result.Warnings != 2 {
 		t.Errorf("notes are %q", result.Notes)
 	}
