@@ -318,8 +318,8 @@ func compare(t *testing.T, listed map[string]string, of func(string, *ast.TypeSp
 
 // removed are names of what was taken away before the first release, with words of docs/scope.md about what is in its place.
 var removed = map[string]string{
-	`publish-for\b`:                        "--publish-only",
-	`(?i)\bsarif`:                          "code review tools",
+	`publish-for\b`:                         "--publish-only",
+	`(?i)\bsarif`:                           "code review tools",
 	`--for management|--provider-namespace`: "Component for the providers",
 }
 
