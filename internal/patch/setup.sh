@@ -101,8 +101,11 @@ restart=
 certificates
 [ -z "$verb" ] || exit "$status"
 systemctl daemon-reload || say 'containerd and kubelet may lack the proxy: systemctl daemon-reload failed'
+# It is active, activating, reloading or refreshing.
 case $restart$(systemctl is-active containerd) in
-1active | 1activating | 1reloading)
-	timeout 120 systemctl restart containerd || say 'containerd did not restart: see journalctl -u containerd'
+1[ar]*)
+	# Without the mode a kubeadm.service that requires containerd, as on Flatcar, is
+	# restarted, too: it runs this script.
+	timeout 120 systemctl restart --job-mode=ignore-requirements containerd || say 'containerd did not restart: see journalctl -u containerd'
 	;;
 esac

@@ -369,6 +369,7 @@ func TestSetup_RestartsContainerd(t *testing.T) {
 		"active":                     {nil, "active", false},
 		"activating":                 {nil, "activating", false},
 		"reloading":                  {nil, "reloading", false},
+		"refreshing":                 {nil, "refreshing", false},
 		"inactive":                   {nil, "inactive", true},
 		"failed":                     {nil, "failed", true},
 		"unknown":                    {nil, "unknown", true},

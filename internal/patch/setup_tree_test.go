@@ -23,7 +23,7 @@ const (
 	certificate = "-----BEGIN CERTIFICATE-----\none\n-----END CERTIFICATE-----\n"
 	asked       = "ip -o addr show scope global\nhostname -f\n"
 	debianCalls = "update-ca-certificates --fresh\n"
-	restarted   = "systemctl daemon-reload\nsystemctl is-active containerd\nsystemctl restart containerd\n"
+	restarted   = "systemctl daemon-reload\nsystemctl is-active containerd\nsystemctl restart --job-mode=ignore-requirements containerd\n"
 )
 
 // node stands for a node: a root for every path of the script, and a PATH with nothing on it but a few tools and the

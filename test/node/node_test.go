@@ -188,10 +188,10 @@ func (n *node) rootFiles(t *testing.T, e environment) map[string]machine.File {
 		files["/etc/cloud/cloud-init.disabled"] = machine.File{Mode: 0o644}
 		// Makes systemd enable units by preset, as at the first boot of a Flatcar image.
 		files["/etc/machine-id"] = machine.File{Mode: 0o444, Content: []byte("uninitialized\n")}
-		// So that the restart can be counted: containerd has been started by then.
+		// So that the restart can be counted: containerd has been started by then. Templates for Flatcar have both lines.
 		files["/etc/systemd/system/kubeadm.service.d/after.conf"] = machine.File{
 			Mode:    0o644,
-			Content: []byte("[Unit]\nAfter=containerd.service\n"),
+			Content: []byte("[Unit]\nRequires=containerd.service\nAfter=containerd.service\n"),
 		}
 	}
 	maps.Copy(files, n.files)
