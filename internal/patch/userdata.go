@@ -56,10 +56,10 @@ func FileSize(format string, f File) int {
 	switch {
 	case f.Dropped > 0:
 		return f.Dropped
-	case f.Other: // Ignition has the content of base64
-		return size + len(f.Content)/4*3
 	case bootstrapv1.Format(format) != bootstrapv1.Ignition:
 		return size + len(f.Content) + len("      ")*(1+strings.Count(f.Content, "\n"))
+	case f.Other: // Ignition has the content of base64
+		return size + len(f.Content)/4*3
 	}
 	for _, c := range []byte(f.Content) { // as in a URL
 		if !isLetter(c) && (c < '0' || c > '9') && strings.IndexByte("-_.!~*'()", c) < 0 {

@@ -85,7 +85,7 @@ func TestUserData_IsALowerBound(t *testing.T) {
 		{Path: "/etc/a", Owner: "root:root", Permissions: "0644", Content: strings.Repeat(script, 100)},
 		{Path: "/usr/local/bin/b.sh", Owner: "root", Permissions: "0755", Content: strings.Repeat("x", 5000)},
 		{Path: "/c", Permissions: "0600", Content: "\n\n\n"},
-		{Path: "/d", Permissions: "0600", Encoding: bootstrapv1.Base64, Content: strings.Repeat("QUJD", 500)},
+		{Path: "/d", Permissions: "0600", Encoding: bootstrapv1.Base64, Content: strings.Repeat("QUJD", 30000)},
 	}
 	for name, m := range map[string]machine{
 		"a worker":                         {},
