@@ -33,17 +33,18 @@ own_addresses() {
 	own=$(ip -o addr show scope global |
 		sed -n '/kube-ipvs0/d;s/^[0-9]*: [^ ]* *inet6* \([0-9a-f.:]*\).*/\1/p' | sed 64q)
 	[ -n "$own" ] || say 'NO_PROXY lacks the addresses of this node: ip shows none'
+	# shellcheck disable=SC2018,SC2019 # in locale C
 	own=$({
 		echo "$own"
 		cat /proc/sys/kernel/hostname
 		RES_OPTIONS='attempts:1 timeout:1' timeout 5 hostname -f
-	} 2>/dev/null | tr '[:upper:]' '[:lower:]' | sed -n '/^[0-9a-z][0-9a-z.:-]*$/p' | sort -u | tr '\n' ,)
+	} 2>/dev/null | tr A-Z a-z | sed -n '/^[0-9a-z][0-9a-z.:-]*$/p' | sort -u | tr '\n' ,)
 	# shellcheck disable=SC2015 # any of the three may fail
-	new=$(mktemp $folder/node.env.XXXXXX) &&
+	new=$(mktemp $folder/n.XXXXXX) &&
 		sed -n "1p;/=\"\*\"/d;s/^NO_PROXY=\"/&$own/p;s/^no_proxy=\"/&$own/p" $folder/proxy.env >"$new" &&
 		mv -f "$new" $folder/node.env || {
 		rm -f "$new"
-		say "NO_PROXY lacks the addresses of this node: cannot write $folder/node.env"
+		say "NO_PROXY lacks the addresses of this node: cannot write node.env"
 	}
 }
 

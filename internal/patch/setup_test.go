@@ -245,7 +245,7 @@ type failure struct {
 func failures() map[string]failure {
 	const (
 		none       = "NO_PROXY lacks the addresses of this node: ip shows none"
-		unwritten  = "NO_PROXY lacks the addresses of this node: cannot write /etc/capi-proxy-patcher/node.env"
+		unwritten  = "NO_PROXY lacks the addresses of this node: cannot write node.env"
 		noStore    = "certificates are not trusted: this system has no command for it"
 		notWritten = "certificates are not trusted: cannot write /" + debianStore + "capi-proxy-patcher-1.crt"
 		notUpdated = "certificates may not be trusted: update-ca-certificates --fresh failed, status "

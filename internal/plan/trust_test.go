@@ -86,7 +86,7 @@ func managed(spec patch.Spec) (files, commands string) {
 		}
 	}
 	for _, command := range spec.PreKubeadmCommands {
-		for begin, name := range map[string]string{"sh " + contract.PathSetup: "prepare", "set -a": "export", `eval "$(env`: "unset"} {
+		for begin, name := range map[string]string{"sh " + contract.PathSetup: "prepare", "{ set -a": "export", `eval "$(env`: "unset"} {
 			if strings.HasPrefix(command, begin) {
 				does = append(does, name)
 			}
