@@ -20,7 +20,6 @@ type generator struct {
 	handlers *Handlers
 	ctx      context.Context               //nolint:containedctx // lives as long as the call it is made for
 	recipes  map[intent.Pool]*patch.Recipe // by recipeKey
-	text     []byte                        // of the last patch
 	to       items
 }
 
@@ -178,8 +177,5 @@ func (g *generator) make(it *Item, pool intent.Pool) ([]byte, error) {
 	if len(operations) == 0 {
 		return nil, nil
 	}
-	if g.text, err = patch.AppendPatch(g.text[:0], operations); err != nil {
-		return nil, fmt.Errorf("writing a patch: %w", err)
-	}
-	return g.text, nil
+	return patch.EncodePatch(operations)
 }

@@ -2,7 +2,10 @@ package patch
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
+
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 )
 
 // Operation is one operation of a JSON patch (RFC 6902).
@@ -100,132 +103,25 @@ func removal(at Location) []Operation {
 	return operations
 }
 
-// AppendPatch appends a JSON patch to text as encoding/json writes it, but faster.
-func AppendPatch(text []byte, operations []Operation) ([]byte, error) {
-	text = append(text, '[')
-	for i := range operations {
-		operation := &operations[i]
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = append(append(text, `{"op":"`...), operation.Op...)
-		text = appendString(append(text, `","path":`...), operation.Path)
-		if operation.Value != nil {
-			var err error
-			if text, err = appendValue(append(text, `,"value":`...), operation.Value); err != nil {
-				return nil, err
-			}
-		}
-		text = append(text, '}')
+// EncodePatch returns a JSON patch as text, "[]" without operations.
+func EncodePatch(operations []Operation) ([]byte, error) {
+	if operations == nil {
+		operations = []Operation{}
 	}
-	return append(text, ']'), nil
-}
-
-// appendValue appends the value of an operation.
-func appendValue(text []byte, value any) ([]byte, error) {
-	switch v := value.(type) {
-	case *string:
-		return appendString(text, *v), nil
-	case *File:
-		return appendFields(text, v.Fields()), nil
-	case []File:
-		return appendList(text, v, func(text []byte, f *File) []byte { return appendFields(text, f.Fields()) }), nil
-	case []string:
-		return appendList(text, v, func(text []byte, s *string) []byte { return appendString(text, *s) }), nil
-	case struct{}:
-		return append(text, "{}"...), nil
+	text, err := json.Marshal(operations)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a JSON patch: %w", err)
 	}
-	encoded, err := json.Marshal(value)
-	return append(text, encoded...), err
+	return text, nil
 }
 
-// appendList appends a list.
-func appendList[T any](text []byte, list []T, entry func([]byte, *T) []byte) []byte {
-	text = append(text, '[')
-	for i := range list {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = entry(text, &list[i])
-	}
-	return append(text, ']')
-}
-
-// Field is one field of a File in the order in which it is written.
-type Field struct {
-	Name string
-	// Text is the value, unless Fields are.
-	Text   string
-	Fields []Field
-}
-
-// Fields returns f in the form of a manifest.
-func (f File) Fields() []Field {
-	fields := append(make([]Field, 0, 4), Field{Name: "path", Text: f.Path}, Field{Name: "owner", Text: f.Owner},
-		Field{Name: "permissions", Text: f.Permissions})
-	switch {
-	case f.ContentFrom != (SecretKey{}):
-		key := []Field{{Name: "name", Text: f.ContentFrom.Name}, {Name: "key", Text: f.ContentFrom.Key}}
-		return append(fields, Field{Name: "contentFrom", Fields: []Field{{Name: "secret", Fields: key}}})
-	case f.Content != "":
-		return append(fields, Field{Name: "content", Text: f.Content})
-	}
-	return fields
-}
-
-// Map returns f in the form of decoded JSON.
-func (f File) Map() map[string]any {
-	var object map[string]any
-	if text, err := f.MarshalJSON(); err == nil {
-		_ = json.Unmarshal(text, &object) // it has just been written
-	}
-	return object
-}
-
-// MarshalJSON returns f in the form of an object.
+// MarshalJSON returns f as Cluster API's type encodes it.
 func (f File) MarshalJSON() ([]byte, error) {
-	return appendFields(make([]byte, 0, 256), f.Fields()), nil
-}
-
-// appendFields appends fields to text as an object in JSON.
-func appendFields(text []byte, fields []Field) []byte {
-	for i, field := range fields {
-		text = append(append(append(text, "{,"[min(i, 1)], '"'), field.Name...), '"', ':')
-		if field.Fields != nil {
-			text = appendFields(text, field.Fields)
-		} else {
-			text = appendString(text, field.Text)
-		}
+	file := bootstrapv1.File{Path: f.Path, Owner: f.Owner, Permissions: f.Permissions}
+	if f.ContentFrom == (SecretKey{}) {
+		file.Content = f.Content
+	} else {
+		file.ContentFrom.Secret = bootstrapv1.SecretFileSource(f.ContentFrom)
 	}
-	return append(text, '}')
-}
-
-// appendString appends s to text in the form of encoding/json.
-func appendString(text []byte, s string) []byte {
-	before, done := len(text), 0
-	text = append(text, '"')
-	for i := range len(s) {
-		var escaped string
-		switch c := s[i]; {
-		case c == '"':
-			escaped = `\"`
-		case c == '\\':
-			escaped = `\\`
-		case c == '\n':
-			escaped = `\n`
-		case c == '<':
-			escaped = `\u003c`
-		case c == '>':
-			escaped = `\u003e`
-		case c == '&':
-			escaped = `\u0026`
-		case c < ' ' || c > '~':
-			quoted, _ := json.Marshal(s) //nolint:errchkjson // a string
-			return append(text[:before], quoted...)
-		default:
-			continue
-		}
-		text, done = append(append(text, s[done:i]...), escaped...), i+1
-	}
-	return append(append(text, s[done:]...), '"')
+	return json.Marshal(file)
 }

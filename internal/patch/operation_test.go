@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
@@ -109,31 +108,22 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-func TestAppendPatch_WritesWhatEncodingJSONWrites(t *testing.T) {
+func TestEncodePatch_WritesTheFormOfClusterAPI(t *testing.T) {
 	t.Parallel()
-	operations := []patch.Operation{
-		{Op: "add", Path: "/spec", Value: struct{}{}},
-		{Op: "add", Path: "/spec/files", Value: []any{}},
-		{Op: "add", Path: "/spec/files/0", Value: &patch.File{Path: "/<x>", Content: "a\"b\n<&>\u2028é\\$`'%"}},
-		{Op: "add", Path: "/spec/files/1", Value: &patch.File{Path: "/y", ContentFrom: patch.SecretKey{Name: "n", Key: "k"}}},
-		{Op: "add", Path: "/spec/files/1", Value: &patch.File{Path: "/y", ContentFrom: patch.SecretKey{Name: "n", Key: "k"}}},
-		{Op: "replace", Path: "/spec/preKubeadmCommands/0", Value: new("echo '<&>'\n\"\\\\")},
-		{Op: "replace", Path: "/spec/preKubeadmCommands/1", Value: new("<\t>\b")},
-		{Op: "replace", Path: "/spec/preKubeadmCommands/2", Value: "echo"},
-		{Op: "add", Path: "/spec/preKubeadmCommands", Value: []string{"a", "\x7f\xff"}},
-		{Op: "add", Path: "/spec/files", Value: []patch.File{{Path: "/a"}, {Path: "/b", Content: "c"}}},
-		{Op: "add", Path: "/metadata/annotations/a~1\"b\n%", Value: map[string]string{"<": "`$"}},
-		{Op: "remove", Path: "/spec/postKubeadmCommands"},
-	}
-	want, err := json.Marshal(operations)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := patch.AppendPatch([]byte("before"), operations)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff("before"+string(want), string(got)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	for want, operations := range map[string][]patch.Operation{
+		`[]`: nil,
+		`[{"op":"add","path":"/spec","value":{}},{"op":"remove","path":"/spec/files"}]`: {
+			{Op: "add", Path: "/spec", Value: struct{}{}}, {Op: "remove", Path: "/spec/files"},
+		},
+		`[{"op":"add","path":"/f","value":[{"path":"/y","owner":"o","permissions":"p","contentFrom":{"secret":{"name":"n","key":"k"}}}]}]`: {
+			{Op: "add", Path: "/f", Value: []patch.File{{Path: "/y", Owner: "o", Permissions: "p", ContentFrom: patch.SecretKey{Name: "n", Key: "k"}}}},
+		},
+		`[{"op":"add","path":"/f","value":{"path":"/\u003cx\u003e","owner":"o","permissions":"p","content":"a\"b\n\u2028é\\$` + "`" + `'%"}}]`: {
+			{Op: "add", Path: "/f", Value: &patch.File{Path: "/<x>", Owner: "o", Permissions: "p", Content: "a\"b\n\u2028é\\$`'%"}},
+		},
+	} {
+		if got, err := patch.EncodePatch(operations); err != nil || string(got) != want {
+			t.Errorf("got %s (%v), want %s", got, err, want)
+		}
 	}
 }

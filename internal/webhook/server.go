@@ -119,9 +119,9 @@ func decodeReview(text []byte) (*admissionv1.AdmissionRequest, error) {
 func encode(request *admissionv1.AdmissionRequest, result answer) ([]byte, error) {
 	response := &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true, Warnings: result.warnings}
 	if len(result.operations) > 0 {
-		operations, err := patch.AppendPatch(nil, result.operations)
+		operations, err := patch.EncodePatch(result.operations)
 		if err != nil {
-			return nil, fmt.Errorf("encoding JSON patch: %w", err)
+			return nil, err
 		}
 		response.Patch, response.PatchType = operations, new(admissionv1.PatchTypeJSONPatch)
 	}

@@ -140,7 +140,7 @@ func (w *model) hook(object client.Object, view kinds.BootstrapObject, asked pla
 	asked.Hooked, asked.Spec = true, view.Bootstrap().View()
 	decision, err := plan.Decide(asked, want, noFacts{})
 	must(err)
-	data, err := patch.AppendPatch(nil, patch.Operations(view.Location(), asked.Spec, decision.Edits))
+	data, err := patch.EncodePatch(patch.Operations(view.Location(), asked.Spec, decision.Edits))
 	must(err)
 	operations, err := jsonpatch.DecodePatch(data)
 	must(err)

@@ -352,7 +352,7 @@ func (r *renderer) apply(o *manifest.Object, path []string, edits []patch.Edit, 
 		switch {
 		case edit.Op == patch.OpRemove:
 		case edit.List == patch.ListFiles:
-			change.Value = mapping(edit.File.Fields())
+			change.Value = mapping(edit.File)
 		default:
 			change.Value = edit.Command
 		}
@@ -367,15 +367,15 @@ func (r *renderer) apply(o *manifest.Object, path []string, edits []patch.Edit, 
 	r.edits[o] = changes
 }
 
-// mapping converts the fields of a file to the types of package manifest.
-func mapping(fields []patch.Field) manifest.Map {
-	m := make(manifest.Map, 0, len(fields))
-	for _, field := range fields {
-		var value any = field.Text
-		if field.Fields != nil {
-			value = mapping(field.Fields)
-		}
-		m = append(m, manifest.Field{Name: field.Name, Value: value})
+// mapping returns a file with its fields in the order of Cluster API's type.
+func mapping(f patch.File) manifest.Map {
+	m := manifest.Map{{Name: "path", Value: f.Path}, {Name: "owner", Value: f.Owner}, {Name: "permissions", Value: f.Permissions}}
+	switch from := f.ContentFrom; {
+	case from != (patch.SecretKey{}):
+		key := manifest.Map{{Name: "name", Value: from.Name}, {Name: "key", Value: from.Key}}
+		m = append(m, manifest.Field{Name: "contentFrom", Value: manifest.Map{{Name: "secret", Value: key}}})
+	case f.Content != "":
+		m = append(m, manifest.Field{Name: "content", Value: f.Content})
 	}
 	return m
 }
