@@ -38,6 +38,7 @@ var gone = []struct {
 		`--deliver\b`, `components/deliver`, `LabelDeliverTo`, `/deliver-to`, `DeliveryNotInstalled`, `digest-key`,
 		`ClusterResourceSet`,
 	}},
+	{"A proof in annotation `last-pass`", []string{`last-pass`, `LastPass`, `STALE`, `"stale"`}},
 	{"Flags of our own for certificates and ciphers", []string{`internal/diagnostics`, `TokenReviewer`, `--diagnostics-cert`}},
 }
 

@@ -75,8 +75,6 @@ func (c *checker) ofRow(judge func(status.Row) Result) func(context.Context) Res
 
 func secretOf(row status.Row) Result {
 	switch {
-	case row.Stale != "":
-		return failed("%s", row.Stale)
 	case row.Warning != "":
 		result := warning("the settings have warning %s", row.Warning)
 		result.Link = finding.Link(row.Warning)
@@ -84,7 +82,7 @@ func secretOf(row status.Row) Result {
 	case row.Secret == "":
 		return skipped("no proxy Secret is in use")
 	}
-	return ok("Secret %s is in use, as it is now", row.Secret)
+	return ok("Secret %s is in use", row.Secret)
 }
 
 // conditionOf repeats what the controller reports.

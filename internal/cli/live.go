@@ -3,7 +3,10 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -175,3 +178,36 @@ func reading(err error, kind, namespace, name string) error {
 	}
 	return fmt.Errorf("reading %s %s/%s: %w", kind, namespace, name, err)
 }
+
+// serverClock is the clock of the API server, as its answers show it: that of the user may be wrong. Its methods can be
+// called concurrently.
+type serverClock struct {
+	mutex sync.Mutex
+	ahead time.Duration
+}
+
+func (c *serverClock) now() time.Time {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return time.Now().Add(c.ahead) //nolint:forbidigo // the clock enters here
+}
+
+func (c *serverClock) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		if err != nil {
+			return response, err //nolint:wrapcheck // it is the transport
+		}
+		if at, err := http.ParseTime(response.Header.Get("Date")); err == nil {
+			c.mutex.Lock()
+			defer c.mutex.Unlock()
+			c.ahead = time.Until(at)
+		}
+		return response, nil
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

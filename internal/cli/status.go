@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,9 +29,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/preview"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
-
-// watchTime is after how many seconds without an event --watch lists again: a row becomes stale without one.
-const watchTime int64 = 30
 
 // exitFound is the status if a Cluster is in a state of --fail-on.
 const exitFound = 3
@@ -55,14 +54,13 @@ func newStatus(streams Streams) *cobra.Command {
 		Short: "Show the proxy status of labelled Clusters",
 		Long: `Shows for each labelled Cluster the proxy Secret, whether its control plane and its pools are up to date, how
 old the oldest Machine is that is not, the reason of condition ProxyConfigured, and the code of the first warning. A
-Machine is behind if its bootstrap data differs from that of a new one. It reads what the controller has reported and
-writes nothing.
+Machine is behind if its bootstrap data differs from that of a new one. It shows what the controller has reported after
+its last pass, and says above the table whether a manager renews its Lease. Nothing is written.
 
-A row is STALE, with the reason, unless it proves that it is current: the proxy Secrets that the last pass has used have
-not changed since, and a manager renews its Lease. It needs get on both.
+--fail-on does not rely on a report: it runs the controller's pass over each Cluster with dry runs, as plan does.
 
-Exit status: 0 success, 1 a failure, 2 wrong usage, 3 a Cluster is in a state of --fail-on, or
-its row is STALE and --fail-on is given.`,
+Exit status: 0 success, 1 a failure, 2 wrong usage, 3 with --fail-on, if a Cluster is in one of its states, a write is
+still to come, or a Cluster cannot be read.`,
 		Example: `  capi-proxy-patcher status -A
   capi-proxy-patcher status --namespace team-a --fail-on behind,not-true
   capi-proxy-patcher status --namespace team-a prod --machines`,
@@ -87,10 +85,10 @@ its row is STALE and --fail-on is given.`,
 	f.StringVar(&o.cluster, "cluster", "", "show only this Cluster")
 	f.BoolVar(&o.machines, "machines", false, "with --cluster, list the Machines that are behind")
 	f.StringVar(&o.defaultSecret, "default-proxy-secret", "",
-		"with --machines, the installation-wide proxy Secret as namespace/name, as given to the manager")
+		"with --machines or --fail-on, the installation-wide proxy Secret as namespace/name, as given to the manager")
 	f.BoolVarP(&o.watch, "watch", "w", false, "keep running, and print each Cluster again when its status changes")
-	f.StringSliceVar(&o.failOn, "fail-on", nil, "states of a Cluster that make the exit status 3: behind "+
-		"(or not proven to be up to date), not-true")
+	f.StringSliceVar(&o.failOn, "fail-on", nil, "states of a Cluster that make the exit status 3, as a pass with dry "+
+		"runs finds them: behind, not-true")
 	f.StringVarP(&o.output, "output", "o", "table", "table, wide, json or yaml")
 	complete(cmd, "output", "table", "wide", "json", "yaml")
 	complete(cmd, "fail-on", failBehind, failNotTrue)
@@ -112,8 +110,9 @@ func (o statusOptions) check() error {
 		return errors.New("status: --all-namespaces and --namespace exclude each other")
 	case o.machines && (o.cluster == "" || o.watch):
 		return errors.New("status: --machines needs --cluster, and excludes --watch")
-	case o.defaultSecret != "" && !o.machines:
-		return errors.New("status: --default-proxy-secret needs --machines; without it the controller's own report is shown")
+	case o.defaultSecret != "" && !o.machines && len(o.failOn) == 0:
+		return errors.New("status: --default-proxy-secret needs --machines or --fail-on; without them the controller's own " +
+			"report is shown")
 	case o.watch && len(o.failOn) > 0:
 		return errors.New("status: --fail-on cannot be used with --watch")
 	case o.watch && !o.isTable():
@@ -128,6 +127,10 @@ func runStatus(ctx context.Context, o statusOptions, streams Streams) error {
 	if err := o.check(); err != nil {
 		return usageError{err}
 	}
+	secret, err := manager.ParseDefaultSecret(o.defaultSecret)
+	if err != nil {
+		return usageError{err}
+	}
 	config, namespace, err := loadKubeconfig(o.kubeconfig, o.context)
 	if err != nil {
 		return err
@@ -139,7 +142,7 @@ func runStatus(ctx context.Context, o statusOptions, streams Streams) error {
 		o.namespace = namespace
 	}
 	if o.machines {
-		return o.listMachines(ctx, config, streams)
+		return o.listMachines(ctx, config, secret, streams)
 	}
 	config.QPS = -1 // few requests need no limit
 	clock := &serverClock{}
@@ -154,7 +157,7 @@ func runStatus(ctx context.Context, o statusOptions, streams Streams) error {
 		return err
 	}
 	if o.isTable() {
-		s.warnOfInstallation(ctx)
+		s.tellOfManager(ctx)
 	}
 	if err := s.print(rows); err != nil {
 		return err
@@ -162,30 +165,72 @@ func runStatus(ctx context.Context, o statusOptions, streams Streams) error {
 	if o.watch {
 		return s.follow(ctx, rows, version)
 	}
-	if slices.ContainsFunc(rows, o.fails) {
+	if len(o.failOn) > 0 {
+		return s.gate(ctx, config, secret, rows)
+	}
+	return nil
+}
+
+// gate runs a pass over each Cluster, because what is recorded may be old. It fails with a line for each Cluster that is
+// in a state of --fail-on.
+func (s statusReader) gate(ctx context.Context, config *rest.Config, secret types.NamespacedName,
+	rows []status.Row,
+) error {
+	clusters := make([]client.ObjectKey, len(rows))
+	for i, row := range rows {
+		clusters[i] = client.ObjectKey{Namespace: row.Namespace, Name: row.Name}
+	}
+	var lines []string
+	var differs preview.Result
+	err := preview.RunEach(ctx, preview.Options{Config: config, DefaultSecret: secret, Now: s.now}, clusters,
+		func(key client.ObjectKey, result preview.Result, err error) {
+			if line := s.open(key, result, err); line != "" {
+				lines = append(lines, line)
+			}
+			if result.Differs() {
+				differs = result
+			}
+		})
+	if err != nil {
+		return fmt.Errorf("status: %w", err)
+	}
+	noteDifference(differs, s.streams)
+	slices.Sort(lines)
+	_, _ = fmt.Fprint(s.streams.Err, strings.Join(lines, ""))
+	if len(lines) > 0 {
 		return statusError{exitFound}
 	}
 	return nil
 }
 
+// open returns a line about a Cluster that is in a state of --fail-on, or "". err is why its pass failed.
+func (o statusOptions) open(key client.ObjectKey, result preview.Result, err error) string {
+	why := result.Open(slices.Contains(o.failOn, failBehind), slices.Contains(o.failOn, failNotTrue))
+	if err != nil {
+		why = []string{"cannot be read: " + finding.OneLine(err.Error())}
+	}
+	if len(why) == 0 || len(o.failOn) == 0 {
+		return ""
+	}
+	return "Cluster " + key.String() + ": " + strings.Join(why, "; ") + "\n"
+}
+
 // briefTime bounds the look at the installation.
 const briefTime = 5 * time.Second
 
-// warnOfInstallation prints a line above the table if the installation does not work: what the table says may be old.
-func (s statusReader) warnOfInstallation(ctx context.Context) {
+// tellOfManager prints above the table whether a manager renews its Lease, and whether the installation works.
+func (s statusReader) tellOfManager(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, briefTime)
 	defer cancel()
-	if line := check.Brief(ctx, check.Options{Client: s.api, Now: s.now}); line != "" {
-		_, _ = fmt.Fprintln(s.streams.Err, line)
-	}
+	_, _ = fmt.Fprint(s.streams.Err, check.Brief(ctx, check.Options{
+		Client: s.api, Now: s.now, Namespace: contract.Name + "-system",
+	}))
 }
 
 // listMachines compares the Machines of one Cluster as the controller does.
-func (o statusOptions) listMachines(ctx context.Context, config *rest.Config, streams Streams) error {
-	secret, err := manager.ParseDefaultSecret(o.defaultSecret)
-	if err != nil {
-		return usageError{err}
-	}
+func (o statusOptions) listMachines(ctx context.Context, config *rest.Config, secret types.NamespacedName,
+	streams Streams,
+) error {
 	now := time.Now //nolint:forbidigo // the clock enters here
 	result, err := preview.Run(ctx, preview.Options{
 		Config: config, Namespace: o.namespace, Cluster: o.cluster, DefaultSecret: secret, Now: now,
@@ -198,7 +243,6 @@ func (o statusOptions) listMachines(ctx context.Context, config *rest.Config, st
 	if result.Behind != nil {
 		groups = append(groups, *result.Behind...)
 	}
-	known := result.Behind != nil && status.IsKnown(result.Condition.Status, result.Condition.Reason)
 	switch {
 	case !o.isTable():
 		err = writeData(streams, o.output, map[string]any{
@@ -208,26 +252,18 @@ func (o statusOptions) listMachines(ctx context.Context, config *rest.Config, st
 		if err = status.MachineTable(streams.Out, groups, now()); err == nil {
 			err = preview.PrintRestarts(streams.Out, result.Restarts)
 		}
-	case !known:
+	case !result.IsKnown():
 		_, err = fmt.Fprintf(streams.Err, "which Machines are behind is not known: %s\n%s",
 			cmp.Or(result.Condition.Reason, "the Cluster is paused or has no label"),
 			finding.Links(result.Condition.Reason))
 	default:
 		_, err = fmt.Fprintln(streams.Err, "no Machine is behind")
 	}
-	switch {
-	case err != nil:
-		return err
-	case (len(groups) > 0 || !known) && slices.Contains(o.failOn, failBehind),
-		result.Condition.Status != string(metav1.ConditionTrue) && slices.Contains(o.failOn, failNotTrue):
+	if line := o.open(client.ObjectKey{Namespace: o.namespace, Name: o.cluster}, result, nil); err == nil && line != "" {
+		_, _ = fmt.Fprint(streams.Err, line)
 		return statusError{exitFound}
 	}
-	return nil
-}
-
-func (o statusOptions) fails(row status.Row) bool {
-	return slices.Contains(o.failOn, failBehind) && !row.IsCurrent() ||
-		slices.Contains(o.failOn, failNotTrue) && (row.Stale != "" || !row.IsTrue())
+	return err
 }
 
 // errNotLabelled reports that a Cluster that is named has neither the label nor a condition of the product.
@@ -270,8 +306,7 @@ func (s statusReader) list(ctx context.Context) (rows []status.Row, version stri
 	if s.cluster != "" && len(clusters.Items) == 0 {
 		return nil, "", fmt.Errorf("status: %w %s in namespace %s", errNotLabelled, s.cluster, s.namespace)
 	}
-	rows = status.Rows(clusters.Items, generated.Items)
-	return rows, clusters.ResourceVersion, s.prove(ctx, rows)
+	return status.Rows(clusters.Items, generated.Items), clusters.ResourceVersion, nil
 }
 
 // selected selects the Clusters that are read: the one that is named, else those with any value of the label.
@@ -311,9 +346,6 @@ func linksOfRows(rows []status.Row) string {
 		if row.Published != contract.ReasonPublished {
 			names = append(names, row.Published)
 		}
-		if row.Stale != "" {
-			names = append(names, string(check.CodeSecrets))
-		}
 		if row.IsBehind() {
 			names = append(names, string(check.CodeMachines))
 		}
@@ -341,7 +373,7 @@ func (s statusReader) follow(ctx context.Context, rows []status.Row, version str
 	}
 	for {
 		events, err := s.api.Watch(ctx, &kinds.ClusterList{}, append(s.selected(),
-			&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version, TimeoutSeconds: new(watchTime)}})...)
+			&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})...)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the user has ended it
 		}

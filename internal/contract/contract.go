@@ -113,10 +113,6 @@ const (
 	// array of objects with kind, name, machines and oldest. It is absent while none is. Written by the controller for
 	// command status and other programs, read by nothing that decides, and removed with the condition.
 	AnnotationMachinesBehind = Domain + "/machines-behind"
-	// AnnotationLastPass on a Cluster records the input of the last pass over it, as JSON: the Lease of the manager, and
-	// the resourceVersions of the proxy Secrets. It is written together with AnnotationMachinesBehind, so that command
-	// status finds out whether that is current. Nothing else reads it. It is removed with the condition.
-	AnnotationLastPass = Domain + "/last-pass"
 	// AnnotationApplied on a Cluster, with the value AppliedValue, is there while objects of the product may be in the
 	// workload cluster. Written by the product before the first object is applied, and removed by it after the last one
 	// is gone. Its value is RestoredValue when all running nodes are restored, after LabelEnabled was removed with

@@ -23,7 +23,7 @@ func ClusterAnnotations() []string {
 	return append(names(UserAnnotations()...),
 		names(AnnotationTopologyHold, AnnotationEnabledBefore, AnnotationOutputVersion,
 			AnnotationHTTPProxy, AnnotationHTTPSProxy, AnnotationNoProxy, AnnotationMachinesBehind,
-			AnnotationLastPass, AnnotationApplied)...)
+			AnnotationApplied)...)
 }
 
 // PoolAnnotations returns the names, without the domain, of the annotations that a MachineDeployment, a MachinePool or

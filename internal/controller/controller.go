@@ -75,8 +75,6 @@ type Config struct {
 	Now func() time.Time
 	// Scope is whose Clusters are reconciled.
 	Scope intent.Scope
-	// Lease is the Lease that this process renews while it reconciles, as namespace/name, or "".
-	Lease string
 	// Rendered counts decisions by outcome, and Resolved lookups of proxy Secrets by reason; nil counts none.
 	Rendered, Resolved func(outcome string)
 	// Concurrency is the maximum number of Clusters reconciled concurrently. Zero means 10: more gains nothing on a
@@ -109,7 +107,7 @@ func New(config Config) (*Controller, error) {
 	}
 	guarded := backoff.New(config.Client, config.Live, config.Now)
 	config.Client = guarded
-	reporter := &report.Reporter{Client: config.Client, Recorder: config.Recorder, Now: config.Now, Lease: config.Lease}
+	reporter := &report.Reporter{Client: config.Client, Recorder: config.Recorder, Now: config.Now}
 	c := &Controller{
 		Config:   config,
 		reader:   reconcile.Reader{Client: config.Client},
@@ -183,17 +181,13 @@ func isNoRecord(e event.UpdateEvent) bool {
 	if !ok || !isCluster {
 		return true
 	}
-	before, now = before.DeepCopy(), now.DeepCopy()
-	recorded := false
-	for _, record := range []string{contract.AnnotationLastPass, contract.AnnotationMachinesBehind} {
-		was, is := before.Annotations[record], now.Annotations[record]
-		if was != "" && is == "" {
-			return true
-		}
-		recorded = recorded || was != is
-		delete(before.Annotations, record)
-		delete(now.Annotations, record)
+	was, is := before.Annotations[contract.AnnotationMachinesBehind], now.Annotations[contract.AnnotationMachinesBehind]
+	if was == is || is == "" {
+		return true
 	}
+	before, now = before.DeepCopy(), now.DeepCopy()
+	delete(before.Annotations, contract.AnnotationMachinesBehind)
+	delete(now.Annotations, contract.AnnotationMachinesBehind)
 	before.ResourceVersion, before.ManagedFields, now.ManagedFields = now.ResourceVersion, nil, nil
-	return !recorded || !equality.Semantic.DeepEqual(before, now)
+	return !equality.Semantic.DeepEqual(before, now)
 }

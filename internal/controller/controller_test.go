@@ -23,7 +23,7 @@ func TestIsNoRecord_SkipsNothingThatADecisionReads(t *testing.T) {
 	}
 	and := func(edit func(*kinds.Cluster)) func(*kinds.Cluster) { // without the record nothing is compared
 		return func(c *kinds.Cluster) {
-			set(contract.AnnotationLastPass, "b")(c)
+			set(contract.AnnotationMachinesBehind, "b")(c)
 			edit(c)
 		}
 	}
@@ -33,9 +33,8 @@ func TestIsNoRecord_SkipsNothingThatADecisionReads(t *testing.T) {
 	}{
 		"a resync":               {func(c *kinds.Cluster) { c.ResourceVersion = "1" }, true},
 		"nothing that is cached": {func(*kinds.Cluster) {}, true},
-		"the record is written":  {set(contract.AnnotationLastPass, "b"), false},
-		"the count is written":   {set(contract.AnnotationMachinesBehind, "1"), false},
-		"the record is removed":  {set(contract.AnnotationLastPass, ""), true},
+		"the record is written":  {set(contract.AnnotationMachinesBehind, "b"), false},
+		"the record is removed":  {set(contract.AnnotationMachinesBehind, ""), true},
 		"a user's annotation":    {and(set(contract.AnnotationRollout, "Immediate")), true},
 		"the spec":               {and(func(c *kinds.Cluster) { c.Spec.ControlPlaneEndpoint.Host = "a" }), true},
 		"a label":                {and(func(c *kinds.Cluster) { c.Labels = map[string]string{"a": "b"} }), true},
@@ -43,7 +42,7 @@ func TestIsNoRecord_SkipsNothingThatADecisionReads(t *testing.T) {
 		"it is being deleted":    {and(func(c *kinds.Cluster) { c.DeletionTimestamp = &metav1.Time{} }), true},
 	} {
 		before := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{
-			ResourceVersion: "1", Annotations: map[string]string{contract.AnnotationLastPass: "a"},
+			ResourceVersion: "1", Annotations: map[string]string{contract.AnnotationMachinesBehind: "a"},
 		}}
 		now := before.DeepCopy()
 		now.ResourceVersion = "2"

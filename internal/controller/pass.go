@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,8 +35,6 @@ type pass struct {
 	secrets *reconcile.Secrets
 	// topology is nil for a Cluster without one.
 	topology *reconcile.Topology
-	// read are the versions of the proxy Secrets that the pass has looked for.
-	read map[string]string
 	// settings are those that the pass has read, hidden is whether those whose values are not known have certificates
 	// alone, by the proxy Secret that a pool names.
 	settings []reconcile.Settings
@@ -48,7 +45,7 @@ type pass struct {
 
 func (c *Controller) newPass(cluster *kinds.Cluster, view intent.Cluster) *pass {
 	p := &pass{
-		Controller: c, cluster: cluster, view: view, configs: c.reader.Configs(view), read: map[string]string{},
+		Controller: c, cluster: cluster, view: view, configs: c.reader.Configs(view),
 		hidden: map[string]*bool{},
 	}
 	p.secrets = reconcile.Store{Writer: c.writer, Reader: c.reader, Now: c.Now}.Of(cluster, view, p.configs)
@@ -123,7 +120,7 @@ func count(counter func(outcome string), outcome string) {
 // outcome has a finding about them.
 func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Resolution, report.Outcome, error) {
 	var out report.Outcome
-	resolver := resolve.Resolver{Secrets: recorded{p.Memory, p.read}, Now: p.Now, Object: pool}
+	resolver := resolve.Resolver{Secrets: p.Memory, Now: p.Now, Object: pool}
 	resolution, err := p.Memory.Resolve(ctx, resolver, p.view, p.options, override)
 	if hidden, ok := errors.AsType[resolve.Hidden](err); ok {
 		p.settings = append(p.settings, reconcile.Settings{Err: err})
@@ -172,26 +169,6 @@ func (p *pass) proxiedNodes(ctx context.Context, main *resolve.Resolution) (out 
 	out.Warnings = main.ProxiedNodes(p.options, list.Items)
 	p.settings = append(p.settings, reconcile.Settings{Resolution: main, Warnings: out.Warnings})
 	return out, nil
-}
-
-// recorded records the versions of the Secrets that are read through it, by namespace/name. Of a Secret that changes
-// meanwhile, the first one counts: what is made of a later one is newer than the record says, never older.
-type recorded struct {
-	resolve.SecretReader
-
-	versions map[string]string
-}
-
-// ReadSecret implements resolve.SecretReader.
-func (r recorded) ReadSecret(ctx context.Context, name types.NamespacedName) (*resolve.Secret, error) {
-	secret, err := r.SecretReader.ReadSecret(ctx, name)
-	if _, known := r.versions[name.String()]; err == nil && !known {
-		r.versions[name.String()] = ""
-		if secret != nil {
-			r.versions[name.String()] = secret.Version
-		}
-	}
-	return secret, err //nolint:wrapcheck // it is the reader
 }
 
 // reconcileAll changes bootstrap objects to the state that is wanted. main are the settings of the Cluster, nil if they

@@ -94,7 +94,6 @@ func (c *Controller) conclude(ctx context.Context, cluster *kinds.Cluster, done 
 		done.LookAgain(again)
 		err, out = c.reporter.Report(ctx, cluster, out, done.summary), report.Outcome{}
 	}
-	out.Secrets = nil // a pass that failed proves nothing
 	switch found := finding.Of(err); {
 	case err == nil:
 		return ctrl.Result{RequeueAfter: done.Again}, nil
@@ -130,7 +129,7 @@ func steps(ctx context.Context, each ...func(context.Context) (report.Outcome, e
 
 // enable configures all objects that can be, and collects findings about the others.
 func (p *pass) enable(ctx context.Context) (done result, err error) {
-	defer func() { done.Secrets, done.settings = p.read, p.settings }()
+	defer func() { done.settings = p.settings }()
 	if err := p.readOptions(); err != nil {
 		p.settings = append(p.settings, reconcile.Settings{Err: err})
 		done.Find(finding.Of(err)...)
@@ -240,7 +239,6 @@ func (p *pass) disable(ctx context.Context) (done result, err error) {
 		func(ctx context.Context) (report.Outcome, error) { return report.Outcome{}, p.secrets.Clean(ctx) },
 	)
 	done.gone, done.reconciled = !done.IsExplained(), reconciled
-	done.Secrets = p.read // none, as none is used
 	return done, err
 }
 

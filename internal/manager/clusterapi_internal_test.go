@@ -12,8 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
 func TestCheckClusterAPI_RefusesWhatIsKnownNotToBeSupported(t *testing.T) {
@@ -56,21 +54,6 @@ func TestCheckClusterAPI_RefusesWhatIsKnownNotToBeSupported(t *testing.T) {
 		if test.refuse != "" && (err == nil || !strings.Contains(err.Error(), test.refuse) ||
 			!strings.Contains(err.Error(), "supports v1.13 and v1.14")) {
 			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-func TestLease_IsThatOfTheLeader(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		election Election
-		want     string
-	}{
-		"elected":     {Election{Enabled: true, Namespace: "sys"}, "sys/" + contract.Domain},
-		"not elected": {Election{Namespace: "sys"}, ""},
-	} {
-		if got := test.election.lease(); got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package manager
 
 import (
-	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -85,22 +83,6 @@ func (o *Election) addFlags(f *pflag.FlagSet) {
 		"how long the leader tries to renew its lease before it exits")
 	f.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second,
 		"interval of tries to get or renew the lease")
-}
-
-// inClusterNamespace is the file with the namespace of a Pod.
-const inClusterNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-
-// lease returns the Lease that the leader renews, as namespace/name, or "" if none is elected.
-func (o Election) lease() string {
-	namespace := o.Namespace
-	if namespace == "" {
-		text, _ := os.ReadFile(inClusterNamespace) // without it, the election itself fails
-		namespace = strings.TrimSpace(string(text))
-	}
-	if !o.Enabled || namespace == "" {
-		return ""
-	}
-	return namespace + "/" + contract.Domain
 }
 
 func (o Election) check() error {

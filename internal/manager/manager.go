@@ -176,7 +176,6 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 		Recorder:    mgr.GetEventRecorder(contract.Name),
 		Now:         time.Now, //nolint:forbidigo // the clock enters here
 		Scope:       o.scope(),
-		Lease:       o.Election.lease(),
 		Concurrency: o.Concurrency,
 		Rendered:    mgr.counters.rendered("controller"),
 		Resolved:    mgr.counters.resolved,

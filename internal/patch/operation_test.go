@@ -40,7 +40,7 @@ func TestOperations(t *testing.T) {
 			`{"spec":{"x":1}}`, `{}`,
 			patch.Location{},
 			[]patch.Edit{addOurs(patch.ListPre), addOurs(patch.ListPre), addOurs(patch.ListFiles)},
-			`{"spec":{"x":1,"files":[{"path":"/ours","owner":"","permissions":""}],"preKubeadmCommands":["ours","ours"]}}`, 2,
+			`{"spec":{"x":1,"files":[{"path":"/ours"}],"preKubeadmCommands":["ours","ours"]}}`, 2,
 		},
 		"a list that is created and emptied again leaves nothing": {
 			`{"spec":{"x":1}}`, `{}`, patch.Location{}, []patch.Edit{addOurs(patch.ListPost), remove(patch.ListPost, 0)}, `{"spec":{"x":1}}`, 0,
@@ -61,7 +61,7 @@ func TestOperations(t *testing.T) {
 			`{"spec":{"files":[{"path":"/a","future":12345678901234567890}]}}`, `{"files":[{"path":"/a"}]}`,
 			patch.Location{},
 			[]patch.Edit{addOurs(patch.ListFiles)},
-			`{"spec":{"files":[{"path":"/ours","owner":"","permissions":""},{"path":"/a","future":12345678901234567890}]}}`, 1,
+			`{"spec":{"files":[{"path":"/ours"},{"path":"/a","future":12345678901234567890}]}}`, 1,
 		},
 		"what is above an emptied spec and holds nothing else goes with it": {
 			`{"kind":"x","spec":{"preKubeadmCommands":["a"]}}`, `{"preKubeadmCommands":["a"]}`,

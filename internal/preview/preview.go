@@ -3,14 +3,17 @@
 package preview
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -84,38 +87,106 @@ type Result struct {
 }
 
 // Run runs a pass, again if an object has changed since it was read.
-func Run(ctx context.Context, o Options) (result Result, err error) {
-	scheme, err := world.Scheme()
+func Run(ctx context.Context, o Options) (Result, error) {
+	api, err := newAPI(o.Config)
 	if err != nil {
 		return Result{}, err
 	}
-	config := rest.CopyConfig(o.Config)
+	return (&runner{Options: o, api: api}).run(ctx)
+}
+
+// namespacesAtOnce is how many namespaces are read at the same time.
+const namespacesAtOnce = 10
+
+// RunEach runs a pass over each of some Clusters, and calls done with the result of each, one at a time. It reads each
+// namespace once, and again if an object has changed since.
+func RunEach(ctx context.Context, o Options, clusters []client.ObjectKey,
+	done func(client.ObjectKey, Result, error),
+) error {
+	api, err := newAPI(o.Config)
+	if err == nil {
+		runEach(ctx, api, o, clusters, done)
+	}
+	return err
+}
+
+func runEach(ctx context.Context, api client.Client, o Options, clusters []client.ObjectKey,
+	done func(client.ObjectKey, Result, error),
+) {
+	namespaces := map[string][]client.ObjectKey{}
+	for _, key := range clusters {
+		namespaces[key.Namespace] = append(namespaces[key.Namespace], key)
+	}
+	var mutex sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(namespacesAtOnce)
+	for namespace, keys := range namespaces {
+		group.Go(func() error {
+			r := &runner{Options: o, api: api}
+			for _, key := range keys {
+				r.Namespace, r.Cluster = namespace, key.Name
+				result, err := r.run(ctx)
+				mutex.Lock()
+				done(key, result, err)
+				mutex.Unlock()
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // done has the errors
+}
+
+func newAPI(config *rest.Config) (client.Client, error) {
+	scheme, err := world.Scheme()
+	if err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
 	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	api, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return Result{}, fmt.Errorf("setting up client: %w", err)
+		return nil, fmt.Errorf("setting up client: %w", err)
 	}
+	return api, nil
+}
+
+// runner runs passes over Clusters of one namespace, one after the other.
+type runner struct {
+	Options
+
+	api client.Client
+	// world is the namespace as it was read for the last pass, or nil.
+	world *world.Reader
+}
+
+// run runs a pass, again if an object has changed since it was read.
+func (r *runner) run(ctx context.Context) (result Result, err error) {
 	err = retry.RetryOnConflict(wait.Backoff{Steps: 6, Duration: 100 * time.Millisecond, Factor: 2}, func() error {
-		result, err = run(ctx, api, o)
+		if result, err = r.try(ctx); err != nil {
+			r.world = nil
+		}
 		return err
 	})
 	return result, err
 }
 
-func run(ctx context.Context, api client.Client, o Options) (Result, error) {
+func (r *runner) try(ctx context.Context) (Result, error) {
+	api, o := r.api, r.Options
 	cluster, key := &kinds.Cluster{}, client.ObjectKey{Namespace: o.Namespace, Name: o.Cluster}
 	if err := api.Get(ctx, key, cluster); err != nil {
 		return Result{}, fmt.Errorf("reading Cluster %s: %w", key, err)
 	}
 	result, were := Result{Before: status.RowOf(cluster, nil)}, inPlaceTargets(cluster)
-	changed, err := tryOut(ctx, api, o.Namespace, o.Changes)
-	if err != nil {
-		return Result{}, err
+	if r.world == nil {
+		changed, err := tryOut(ctx, api, o.Namespace, o.Changes)
+		if err != nil {
+			return Result{}, err
+		}
+		if r.world, err = world.Snapshot(ctx, api, o.Namespace, changed...); err != nil {
+			return Result{}, err
+		}
 	}
-	w, err := world.Snapshot(ctx, api, o.Namespace, changed...)
-	if err != nil {
-		return Result{}, err
-	}
+	w := r.world
 	if err := w.Get(ctx, key, cluster); err != nil {
 		return Result{}, err
 	}
@@ -163,6 +234,38 @@ func inPlaceTargets(cluster *kinds.Cluster) (targets []contract.Target) {
 		targets = settings.Options.Targets
 	}
 	return targets
+}
+
+// Open returns why states of a Cluster are not reached: that no Machine is behind, and that the condition is True. With a
+// write to come neither is, because nobody knows what the API server makes of it.
+func (r Result) Open(behind, condition bool) (why []string) {
+	if len(r.Writes) > 0 {
+		writes := make([]string, len(r.Writes))
+		for i, w := range r.Writes {
+			writes[i] = w.Verb + " " + w.Kind + " " + w.Name
+		}
+		why = append(why, "still to come: "+strings.Join(writes, ", "))
+	}
+	known := r.IsKnown()
+	switch {
+	case behind && !known:
+		why = append(why, "which Machines are behind is not known")
+	case behind && status.Sum(*r.Behind).Machines > 0:
+		why = append(why, status.Sentence(*r.Behind))
+	}
+	if behind && !known || condition && r.Condition.Status != string(metav1.ConditionTrue) {
+		text := cmp.Or(r.Hint, "it is being deleted")
+		if r.Condition.Reason != "" {
+			text = "the condition would be " + r.Condition.Status + " " + r.Condition.Reason
+		}
+		why = append(why, text)
+	}
+	return why
+}
+
+// IsKnown reports whether the pass has compared all Machines that are patched.
+func (r Result) IsKnown() bool {
+	return r.Behind != nil && status.IsKnown(r.Condition.Status, r.Condition.Reason)
 }
 
 // Differs reports whether the controller, without any change to try out, would write other values into a generated

@@ -2,6 +2,7 @@ package preview
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,9 +10,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,6 +83,7 @@ type server struct {
 	t        *testing.T
 	carryOut bool
 	others   []client.Object // beside those of the Cluster
+	unread   string          // the object that cannot be read
 }
 
 // of returns where a write of object goes: a copy of it, unless it is carried out. The stand-in of an API server does not
@@ -99,6 +104,12 @@ func (s *server) of(ctx context.Context, stored client.Client, object client.Obj
 
 func (s *server) funcs() interceptor.Funcs {
 	return interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if s.unread != "" && key.Name == s.unread {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, key.Name, errors.New("no right"))
+			}
+			return c.Get(ctx, key, o, options...)
+		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			return s.of(ctx, c, o, (&client.CreateOptions{}).ApplyOptions(options).DryRun).Create(ctx, o)
 		},
@@ -131,9 +142,9 @@ func (s *server) try(changes ...string) (lines string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, err := run(t.Context(), api, Options{
+		result, err := (&runner{api: api, Options: Options{
 			Namespace: "team", Cluster: "one", Changes: objects, Now: func() time.Time { return time.Unix(1_000_000, 0) },
-		})
+		}}).run(t.Context())
 		if err != nil {
 			return err.Error()
 		}
@@ -281,7 +292,166 @@ func TestRun_NamesTheClusterThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	api := (&server{t: t}).running()
 	const want = `reading Cluster team/none: clusters.cluster.x-k8s.io "none" not found`
-	if _, err := run(t.Context(), api, Options{Namespace: "team", Cluster: "none"}); err == nil || err.Error() != want {
+	if _, err := (&runner{api: api, Options: Options{Namespace: "team", Cluster: "none"}}).run(t.Context()); err == nil || err.Error() != want {
 		t.Errorf("says %v, want %s", err, want)
+	}
+}
+
+// done returns an API server with a Cluster that is configured. Of its old Machines, it has the one that is kept. No
+// manager runs.
+func (s *server) done(kept string) client.Client {
+	t := s.t
+	t.Helper()
+	shown := s.running()
+	s.carryOut = true
+	objects, err := ReadChanges(strings.NewReader("{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: one, " +
+		`labels: {capi-proxy-patcher.io/enabled: "true"}, annotations: {capi-proxy-patcher.io/rollout: Immediate}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Namespace: "team", Cluster: "one", Changes: objects, Now: func() time.Time { return time.Unix(1_000_000, 0) }}
+	if _, err := (&runner{api: shown, Options: o}).run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"one-cp-a", "one-md-a", "one-md-b"} {
+		config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}
+		if name == kept {
+			continue
+		}
+		if err := shown.Delete(t.Context(), config, client.DryRunAll); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return shown
+}
+
+// edit changes an object of a server that carries changes out.
+func edit[T any, O interface {
+	*T
+	client.Object
+}](t *testing.T, api client.Client, name string, change func(O)) {
+	t.Helper()
+	object := O(new(T))
+	if err := api.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: name}, object); err != nil {
+		t.Fatal(err)
+	}
+	change(object)
+	if err := api.Update(t.Context(), object, client.DryRunAll); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOpen_IsRightWithoutAManager is the gate before an old password is withdrawn. Whatever is recorded, it is the pass
+// that decides.
+func TestOpen_IsRightWithoutAManager(t *testing.T) {
+	t.Parallel()
+	const (
+		toCome  = "still to come: update Secret one-proxy-files"
+		unknown = "which Machines are behind is not known"
+		other   = "http://next.example.com:3128"
+	)
+	proxy := func(change func(*corev1.Secret)) func(*testing.T, client.Client) {
+		return func(t *testing.T, api client.Client) { t.Helper(); edit(t, api, "one-http-proxy", change) }
+	}
+	cluster := func(change func(*clusterv1.Cluster)) func(*testing.T, client.Client) {
+		return func(t *testing.T, api client.Client) { t.Helper(); edit(t, api, "one", change) }
+	}
+	for name, test := range map[string]struct {
+		change          func(*testing.T, client.Client)
+		unread, kept    string
+		behind, notTrue string
+	}{
+		"nothing is left": {},
+		"another value, and no manager": {
+			change: proxy(func(s *corev1.Secret) { s.Data[contract.KeyHTTPProxy] = []byte(other) }), behind: toCome, notTrue: toCome,
+		},
+		"another value, and a manager that stopped": {
+			change: func(t *testing.T, api client.Client) {
+				t.Helper()
+				edit(t, api, "one-http-proxy", func(s *corev1.Secret) { s.Data[contract.KeyHTTPProxy] = []byte(other) })
+				lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: contract.Domain}}
+				lease.Spec.HolderIdentity, lease.Spec.RenewTime = new("m"), &metav1.MicroTime{Time: time.Unix(1, 0)}
+				if err := api.Create(t.Context(), lease, client.DryRunAll); err != nil {
+					t.Fatal(err)
+				}
+			}, behind: toCome, notTrue: toCome,
+		},
+		"another value in a Secret without its label": {
+			change: proxy(func(s *corev1.Secret) { s.Labels, s.Data[contract.KeyHTTPProxy] = nil, []byte(other) }),
+			behind: toCome, notTrue: toCome,
+		},
+		"an object that lost its entries": {
+			change: func(t *testing.T, api client.Client) {
+				t.Helper()
+				edit(t, api, "one-md", func(o *bootstrapv1.KubeadmConfigTemplate) { o.Spec.Template.Spec = bootstrapv1.KubeadmConfigSpec{} })
+			},
+			behind: "still to come: patch KubeadmConfigTemplate one-md", notTrue: "still to come: patch KubeadmConfigTemplate one-md",
+		},
+		"a Machine that is behind": {
+			kept: "one-md-b", behind: "1 Machine of MachineDeployment one-md has outdated proxy settings: one-md-b",
+		},
+		"a typo": {
+			change: proxy(func(s *corev1.Secret) { s.Data["pasword"] = []byte("x") }),
+			behind: unknown + "; the condition would be False InvalidSettings", notTrue: "the condition would be False InvalidSettings",
+		},
+		"a Secret that is gone": {
+			change: func(t *testing.T, api client.Client) {
+				t.Helper()
+				secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one-http-proxy"}}
+				if err := api.Delete(t.Context(), secret, client.DryRunAll); err != nil {
+					t.Fatal(err)
+				}
+			},
+			behind: unknown + "; the condition would be False SettingsNotFound", notTrue: "the condition would be False SettingsNotFound",
+		},
+		"a Secret that nobody may read": {unread: "one-http-proxy", behind: "forbidden", notTrue: "forbidden"},
+		"a Cluster that is paused": {
+			change: cluster(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }),
+			behind: unknown + "; it is paused, so the controller changes nothing", notTrue: "it is paused, so the controller changes nothing",
+		},
+		"a Cluster that is being deleted": {
+			change: func(t *testing.T, api client.Client) {
+				t.Helper()
+				edit(t, api, "one", func(c *clusterv1.Cluster) { c.Finalizers = []string{clusterv1.ClusterFinalizer} })
+				if err := api.Delete(t.Context(), &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one"}}, client.DryRunAll); err != nil {
+					t.Fatal(err)
+				}
+			},
+			behind: unknown + "; it is being deleted", notTrue: "it is being deleted",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &server{t: t}
+			shown := s.done(test.kept)
+			if test.change != nil {
+				test.change(t, shown)
+			}
+			s.carryOut, s.unread = false, test.unread
+			count := 0
+			clusters := []client.ObjectKey{{Namespace: "none", Name: "two"}, {Namespace: "team", Name: "one"}}
+			o := Options{Now: func() time.Time { return time.Unix(1_000_000, 0) }}
+			runEach(t.Context(), shown, o, clusters, func(key client.ObjectKey, result Result, err error) {
+				count++
+				if key.Namespace == "none" {
+					if !apierrors.IsNotFound(err) {
+						t.Errorf("a Cluster that is not there: %v", err)
+					}
+					return
+				}
+				behind, notTrue := strings.Join(result.Open(true, false), "; "), strings.Join(result.Open(false, true), "; ")
+				if apierrors.IsForbidden(err) {
+					behind, notTrue = "forbidden", "forbidden"
+				} else if err != nil {
+					t.Error(err)
+				}
+				if behind != test.behind || notTrue != test.notTrue {
+					t.Errorf("behind %q, want %q; not true %q, want %q", behind, test.behind, notTrue, test.notTrue)
+				}
+			})
+			if count != len(clusters) {
+				t.Errorf("%d results", count)
+			}
+		})
 	}
 }

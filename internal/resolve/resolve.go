@@ -28,8 +28,6 @@ type Secret struct {
 	Data map[string][]byte
 	// Watched reports whether a change of the Secret is noticed at once: it has contract.LabelProxySecret.
 	Watched bool
-	// Version is its resourceVersion, or "".
-	Version string
 	// Where names the Secret in messages if its name alone is not enough, for example with its file.
 	Where string
 }

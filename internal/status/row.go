@@ -2,7 +2,6 @@ package status
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -25,8 +24,6 @@ const (
 	MachinesBehind State = "Behind"
 	// Unknown: the controller has not compared them with a configuration that can be used.
 	Unknown State = "Unknown"
-	// Stale: they have changed, or may have, since the controller compared them.
-	Stale State = "Stale"
 	// NotPatched: the control plane is of a kind that is not patched.
 	NotPatched State = "NotPatched"
 )
@@ -59,19 +56,14 @@ type Row struct {
 	Paused bool `json:"paused,omitempty"`
 	// Warning is the code of the first warning about NO_PROXY.
 	Warning string `json:"warning,omitempty"`
-	// Stale is why nothing proves that the row is current; see Prove.
-	Stale string `json:"stale,omitempty"`
-
-	pass     Pass
-	unproven string // why the Cluster alone shows that it is stale, or ""
 }
 
 // IsBehind reports whether Machines are behind.
 func (r Row) IsBehind() bool { return len(r.Behind) > 0 }
 
-// IsCurrent reports whether the row proves that no Machine is behind.
+// IsCurrent reports whether the controller has compared all Machines, and none was behind.
 func (r Row) IsCurrent() bool {
-	return r.Stale == "" && !r.IsBehind() && r.Pools.State == UpToDate &&
+	return !r.IsBehind() && r.Pools.State == UpToDate &&
 		(r.ControlPlane.State == UpToDate || r.ControlPlane.State == NotPatched)
 }
 
@@ -82,6 +74,18 @@ func (r Row) IsTrue() bool { return r.Status == string(metav1.ConditionTrue) }
 // clusters.
 func (r Row) IsInPlace() bool {
 	return isInPlace(r.Reason)
+}
+
+// IsKnown reports whether a pass that reports a condition has compared all Machines that are patched with settings that
+// can be used.
+func IsKnown(status, reason string) bool {
+	return status == string(metav1.ConditionTrue) || reason == contract.ReasonWaitingForRollout ||
+		reason == contract.ReasonRemovalWaiting || isInPlace(reason)
+}
+
+func isInPlace(reason string) bool {
+	return reason == contract.ReasonInPlaceProgressing || reason == contract.ReasonInPlaceFailed ||
+		reason == contract.ReasonInPlaceUnknown
 }
 
 // Rows returns the rows of Clusters by namespace and name. generated are the generated Secrets, of which only the
@@ -106,9 +110,9 @@ func Rows(clusters []kinds.Cluster, generated []metav1.PartialObjectMetadata) []
 // RowOf returns the row of a Cluster. generated are the annotations of its generated Secret, nil if it has none or they
 // are not known.
 func RowOf(cluster *kinds.Cluster, generated map[string]string) Row {
-	row := Row{Namespace: cluster.Namespace, Name: cluster.Name}
 	asks, _ := intent.SettingsOf(cluster) // what cannot be read is in the condition
 	view := asks.ApplyTo(intent.ClusterOf(cluster))
+	row := Row{Namespace: cluster.Namespace, Name: cluster.Name, Paused: view.Paused}
 	row.Secret = generated[contract.AnnotationSource]
 	if named := view.Annotations[contract.AnnotationSecret]; row.Secret == "" && named != "" {
 		row.Secret = cluster.Namespace + "/" + named
@@ -120,35 +124,10 @@ func RowOf(cluster *kinds.Cluster, generated map[string]string) Row {
 		}
 		if condition.Type == contract.ConditionProxyConfigured {
 			row.Status, row.Reason, row.Message = string(condition.Status), condition.Reason, condition.Message
-			if condition.ObservedGeneration != cluster.Generation {
-				row.unproven = "the last change of the Cluster's spec is not reconciled"
-			}
 		}
 	}
-	row.read(cluster.Annotations[contract.AnnotationLastPass], view)
 	row.count(cluster.Annotations[contract.AnnotationMachinesBehind], view.ControlPlaneKind)
 	return row
-}
-
-// read fills in what the last pass has used.
-func (r *Row) read(record string, view intent.Cluster) {
-	r.Paused = view.Paused
-	var err error
-	switch r.pass, err = ParsePass(record); {
-	case record == "":
-		r.unproven = "no pass over the Cluster is recorded"
-	case err != nil:
-		r.unproven = err.Error()
-	case r.pass.More > 0:
-		r.unproven = fmt.Sprintf("the Cluster uses %d proxy Secrets, more than a record holds",
-			len(r.pass.Secrets)+r.pass.More)
-	case !view.Enabled:
-	default:
-		first := intent.SecretCandidates(view, "")[0].String()
-		if _, read := r.pass.Secrets[first]; !read {
-			r.unproven = "the last pass did not read Secret " + first
-		}
-	}
 }
 
 // count fills in what a record says.

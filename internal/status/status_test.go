@@ -164,14 +164,14 @@ func TestTable_HasARowForEachCluster(t *testing.T) {
 	if err := (status.Table{Namespaces: true, Now: noon}).Write(&out, true, rows...); err != nil {
 		t.Fatal(err)
 	}
-	const want = `NAMESPACE   NAME      SECRET                 CONTROL-PLANE   POOLS        OLDEST   READY REASON                 PUBLISHED WARNING   STALE
-a           forged    -   unknown         unknown      -        True   Configured             -   -   -
-a           new       -   unknown         unknown      -        -   -                      -   -   -
-a           rotated   a/http-proxy   2 behind        2 behind     3d1h     True   Configured             -   IgnoredEntry   -
-a           typo      a/x?[2J?b   fake   unknown         unknown      -        False   InvalidSettings        -   -   -
-a           waits     -   2 behind        up to date   90m      False   WaitingForRollout      -   -   -
-b           fine      system/installation   up to date      up to date   -        True   Configured             -   -   -
-b           hosted    -   not patched     unknown      -        False   TemplateNotSupported   -   -   -
+	const want = `NAMESPACE   NAME      SECRET                 CONTROL-PLANE   POOLS        OLDEST   READY REASON                 PUBLISHED WARNING
+a           forged    -   unknown         unknown      -        True   Configured             -   -
+a           new       -   unknown         unknown      -        -   -                      -   -
+a           rotated   a/http-proxy   2 behind        2 behind     3d1h     True   Configured             -   IgnoredEntry
+a           typo      a/x?[2J?b   fake   unknown         unknown      -        False   InvalidSettings        -   -
+a           waits     -   2 behind        up to date   90m      False   WaitingForRollout      -   -
+b           fine      system/installation   up to date      up to date   -        True   Configured             -   -
+b           hosted    -   not patched     unknown      -        False   TemplateNotSupported   -   -
 `
 	fields := func(text string) string { return strings.Join(strings.Fields(text), " ") }
 	if diff := cmp.Diff(strings.Split(fields(want), " "), strings.Split(fields(out.String()), " ")); diff != "" {
@@ -184,7 +184,7 @@ b           hosted    -   not patched     unknown      -        False   Template
 	if err := (status.Table{Wide: true, Now: noon}).Write(&out, false, rows[2]); err != nil {
 		t.Fatal(err)
 	}
-	const wide = "rotated a/http-proxy 2 behind 2 behind 3d1h True Configured - IgnoredEntry - KubeadmControlPlane cp: 2, " +
+	const wide = "rotated a/http-proxy 2 behind 2 behind 3d1h True Configured - IgnoredEntry KubeadmControlPlane cp: 2, " +
 		"MachineDeployment md: 1, MachinePool mp: 1 in other words; 7 Machines are behind"
 	if got := fields(out.String()); got != wide {
 		t.Errorf("got %q", got)
@@ -244,70 +244,6 @@ func TestRowOf_KnowsMachinesDuringAnUpdateInPlace(t *testing.T) {
 	}
 }
 
-// TestProve_MarksEachRowThatMayBeOld changes one thing of a world in which the row is current.
-func TestProve_MarksEachRowThatMayBeOld(t *testing.T) {
-	t.Parallel()
-	const used = `{"lease":"sys/l","secrets":{"a/one-http-proxy":"","a/http-proxy":"7","sys/all":"9"}}`
-	type world struct {
-		cluster kinds.Cluster
-		present status.Present
-	}
-	put := func(name string, secret status.Secret) func(*world) {
-		return func(w *world) { w.present.Secrets[name] = secret }
-	}
-	record := func(text string) func(*world) {
-		return func(w *world) { w.cluster.Annotations[contract.AnnotationLastPass] = text }
-	}
-	lease := func(lease status.Lease) func(*world) {
-		return func(w *world) { w.present.Leases["sys/l"] = lease }
-	}
-	for name, test := range map[string]struct {
-		change func(*world)
-		want   string
-	}{
-		"nothing":                       {func(*world) {}, ""},
-		"a Secret without its label":    {put("a/http-proxy", status.Secret{Version: "8"}), "Secret a/http-proxy was changed after the last pass; it has no label capi-proxy-patcher.io/proxy, so that takes up to 10 minutes (--sync-period) to take effect"},
-		"a Secret":                      {put("a/http-proxy", status.Secret{Version: "8", Labelled: true}), "Secret a/http-proxy was changed after the last pass"},
-		"the installation-wide Secret":  {put("sys/all", status.Secret{Version: "10", Labelled: true}), "Secret sys/all was changed after the last pass"},
-		"a nearer Secret":               {put("a/one-http-proxy", status.Secret{Version: "8", Labelled: true}), "Secret a/one-http-proxy was created after the last pass"},
-		"a deleted Secret":              {put("a/http-proxy", status.Secret{}), "Secret a/http-proxy was deleted after the last pass"},
-		"a Secret that nobody may read": {put("a/http-proxy", status.Secret{Unknown: "forbidden"}), "cannot read Secret a/http-proxy: forbidden"},
-		"another Secret that it names":  {func(w *world) { w.cluster.Annotations[contract.AnnotationSecret] = "new" }, "the last pass did not read Secret a/new"},
-		"another spec":                  {func(w *world) { w.cluster.Generation = 2 }, "the last change of the Cluster's spec is not reconciled"},
-		"a pause":                       {func(w *world) { w.cluster.Generation, w.cluster.Spec.Paused = 2, new(true) }, "the Cluster is paused: the last change of the Cluster's spec is not reconciled"},
-		"a manager that stopped":        {lease(status.Lease{Holder: "m", Renewed: noon.Add(-16 * time.Second), Duration: 15 * time.Second}), "no manager has renewed Lease sys/l for 16s"},
-		"a manager that released it":    {lease(status.Lease{Duration: time.Second, Renewed: noon}), "no manager holds Lease sys/l"},
-		"no Lease":                      {lease(status.Lease{}), "no manager holds Lease sys/l"},
-		"a Lease that nobody may read":  {lease(status.Lease{Unknown: "forbidden"}), "cannot read Lease sys/l of the manager: forbidden"},
-		"no election":                   {record(strings.Replace(used, `"lease":"sys/l",`, "", 1)), "the manager runs without --leader-elect, so nothing shows whether it still runs"},
-		"no record":                     {record(""), "no pass over the Cluster is recorded"},
-		"a forged record":               {record(`{"secrets":{"../x":"1"}}`), "annotation capi-proxy-patcher.io/last-pass has an unexpected format"},
-		"a record of other names":       {record(`{"lease":"sys/l","secrets":{}}`), "the last pass did not read Secret a/one-http-proxy"},
-		"more Secrets than it holds":    {record(`{"secrets":{"a/one-http-proxy":"7"},"more":4}`), "the Cluster uses 5 proxy Secrets, more than a record holds"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := world{cluster("a", "one", "True", contract.ReasonConfigured, "", contract.AnnotationLastPass, used), status.Present{
-				Now: noon, Leases: map[string]status.Lease{"sys/l": {Holder: "m", Renewed: noon.Add(-5 * time.Second), Duration: 15 * time.Second}},
-				Secrets: map[string]status.Secret{"a/http-proxy": {Version: "7", Labelled: true}, "sys/all": {Version: "9", Labelled: true}},
-			}}
-			test.change(&w)
-			row := status.RowOf(&w.cluster, nil)
-			row.Prove(w.present)
-			state := status.Stale
-			if test.want == "" {
-				state = status.UpToDate
-			}
-			if row.Stale != test.want || row.IsCurrent() != (test.want == "") || row.Pools.State != state {
-				t.Errorf("got %q, want %q; %+v", row.Stale, test.want, row)
-			}
-			if warns := row.Warning == "unlabelled-secret"; warns != strings.Contains(test.want, "it has no label") {
-				t.Errorf("the warning is %q", row.Warning)
-			}
-		})
-	}
-}
-
 // TestIsCurrent_NeedsAComparison has no record of Machines that are behind, as the settings cannot be used: a typo in the
 // new password must not read as "nobody has the old one".
 func TestIsCurrent_NeedsAComparison(t *testing.T) {
@@ -322,34 +258,11 @@ func TestIsCurrent_NeedsAComparison(t *testing.T) {
 		}
 	}
 	for reason, want := range map[string]bool{contract.ReasonConfigured: true, contract.ReasonTemplateNotSupported: false} {
-		hosted := cluster("a", "hosted", map[bool]string{true: "True", false: "False"}[want], reason, "", contract.AnnotationLastPass,
-			`{"lease":"sys/l","secrets":{"a/hosted-http-proxy":""}}`)
+		hosted := cluster("a", "hosted", map[bool]string{true: "True", false: "False"}[want], reason, "")
 		hosted.Spec.ControlPlaneRef.Kind = "KamajiControlPlane"
 		row := status.RowOf(&hosted, nil)
-		row.Prove(status.Present{Now: noon, Leases: map[string]status.Lease{"sys/l": {Holder: "m", Renewed: noon, Duration: time.Minute}}})
 		if row.IsCurrent() != want || row.ControlPlane.State != status.NotPatched {
 			t.Errorf("a control plane of another kind, %s: %+v", reason, row)
-		}
-	}
-}
-
-func TestPass_ComesBackAsItWasAndIsBounded(t *testing.T) {
-	t.Parallel()
-	pass := status.Pass{Lease: "sys/l", Secrets: map[string]string{"a/b.c": "7", "a/d": ""}}
-	got, err := status.ParsePass(pass.Record())
-	if diff := cmp.Diff(pass, got); diff != "" || err != nil {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
-	for i := range 5000 {
-		pass.Secrets[fmt.Sprint("a/", strings.Repeat("x", 240), i)] = "7"
-	}
-	text := pass.Record()
-	if got, err := status.ParsePass(text); err != nil || len(text) > 64<<10 || got.More != 4802 || text != pass.Record() {
-		t.Errorf("%d bytes, %d more, %v", len(text), got.More, err)
-	}
-	for _, bad := range []string{"", "x", "[]", "{}", `{"secrets":{"a":"1"}}`, `{"secrets":{"a/b/c":"1"}}`, `{"secrets":{"../..":"1"}}`, `{"secrets":{"a/":"1"}}`, `{"secrets":{"a/B":"1"}}`, `{"lease":"x","secrets":{}}`} {
-		if pass, err := status.ParsePass(bad); err == nil {
-			t.Errorf("%s is accepted as %+v", bad, pass)
 		}
 	}
 }
@@ -366,8 +279,8 @@ func TestTable_ShowsPausedClustersAndWhatIsPublished(t *testing.T) {
 	if err := (status.Table{Now: noon}).Write(&out, true, status.RowOf(cluster, nil)); err != nil {
 		t.Fatal(err)
 	}
-	const want = "NAME SECRET CONTROL-PLANE POOLS OLDEST READY REASON PUBLISHED WARNING STALE " +
-		"prod - unknown unknown - False InvalidSettings (paused) NameTaken - -"
+	const want = "NAME SECRET CONTROL-PLANE POOLS OLDEST READY REASON PUBLISHED WARNING " +
+		"prod - unknown unknown - False InvalidSettings (paused) NameTaken -"
 	if got := strings.Join(strings.Fields(out.String()), " "); got != want {
 		t.Errorf("it shows\n%s\nwant\n%s", got, want)
 	}

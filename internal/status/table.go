@@ -28,7 +28,7 @@ func (t Table) Write(out io.Writer, header bool, rows ...Row) error {
 	lines := make([][]string, 0, len(rows)+1)
 	if header {
 		lines = append(lines, t.columns("NAMESPACE", "NAME", "SECRET", "CONTROL-PLANE", "POOLS", "OLDEST",
-			"READY", "REASON", "PUBLISHED", "WARNING", "STALE", "BEHIND", "MESSAGE"))
+			"READY", "REASON", "PUBLISHED", "WARNING", "BEHIND", "MESSAGE"))
 	}
 	for _, r := range rows {
 		oldest := ""
@@ -40,7 +40,7 @@ func (t Table) Write(out io.Writer, header bool, rows ...Row) error {
 			reason = strings.TrimSpace(reason + " (paused)")
 		}
 		lines = append(lines, t.columns(r.Namespace, r.Name, r.Secret, r.ControlPlane.String(), r.Pools.String(),
-			oldest, r.Status, reason, r.Published, r.Warning, r.Stale, groups(r.Behind), finding.OneLine(r.Message)))
+			oldest, r.Status, reason, r.Published, r.Warning, groups(r.Behind), finding.OneLine(r.Message)))
 	}
 	return write(out, lines)
 }
@@ -65,8 +65,6 @@ func (m Machines) String() string {
 		return "up to date"
 	case NotPatched:
 		return "not patched"
-	case Stale:
-		return "STALE"
 	default:
 		return "unknown"
 	}

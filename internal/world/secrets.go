@@ -51,7 +51,7 @@ func (m *Memory) ReadSecret(ctx context.Context, name types.NamespacedName) (*re
 		return nil, err
 	}
 	_, watched := secret.Labels[contract.LabelProxySecret] // also one that the cache does not show yet
-	return &resolve.Secret{Name: name, Data: secret.Data, Watched: watched, Version: secret.ResourceVersion}, nil
+	return &resolve.Secret{Name: name, Data: secret.Data, Watched: watched}, nil
 }
 
 func (m *Memory) isAbsent(name types.NamespacedName) bool {

@@ -98,7 +98,7 @@ func (c *cluster) outputs(t *testing.T) (content, versions map[string]string) {
 		}
 	}
 	for key, value := range get[clusterv1.Cluster](t, c, c.name).Annotations {
-		if strings.HasPrefix(key, contract.Domain+"/") && key != contract.AnnotationMachinesBehind && key != contract.AnnotationLastPass {
+		if strings.HasPrefix(key, contract.Domain+"/") && key != contract.AnnotationMachinesBehind {
 			content[key] = value
 		}
 	}

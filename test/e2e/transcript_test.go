@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -141,7 +140,7 @@ func TestTranscript(t *testing.T) {
 	r.runs(t, second, mgmt.SystemNamespace)
 	s.say("No Machine is replaced:")
 	c.staysCalm(t, machines)
-	s.status(t)
+	s.status(t, "2 behind")
 
 	s.say("## Uninstall")
 	s.say("Remove the label first: the entries leave the specs with it, and from the control plane with its next rollout.")
@@ -160,17 +159,17 @@ func TestTranscript(t *testing.T) {
 	s.finish(t)
 }
 
-// status runs command status for the namespace of the transcript when it proves that what it shows is current. A manager
-// that was upgraded may wait for the lease of the one before it.
-func (s *transcript) status(t *testing.T) {
+// status runs command status for the namespace of the transcript when a manager leads and the table shows a state. A
+// manager that was upgraded may wait for the lease of the one before it, and Machines are recorded after the condition.
+func (s *transcript) status(t *testing.T, state string) {
 	t.Helper()
 	const command = "capi-proxy-patcher status --namespace transcript"
 	eventually(t, func() error {
-		cmd := exec.CommandContext(t.Context(), "bash", "-c", command+" -o json")
+		cmd := exec.CommandContext(t.Context(), "bash", "-c", command)
 		cmd.Env, cmd.Dir = s.env, s.dir
 		out, err := cmd.CombinedOutput()
-		if err == nil && strings.Contains(string(out), `"stale"`) {
-			err = errors.New("the row is stale")
+		if err == nil && (!strings.HasPrefix(string(out), "A manager renews Lease ") || !strings.Contains(string(out), state)) {
+			err = fmt.Errorf("no manager leads, or nothing is %q", state)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w\n%s", command, err, out)
@@ -201,7 +200,7 @@ func (s *transcript) labels(t *testing.T, c *cluster) {
 		"  capi-proxy-patcher plan --namespace transcript --cluster prod -f -", 0)
 	s.do(t, "kubectl --namespace transcript label cluster prod capi-proxy-patcher.io/enabled=true", 0)
 	c.waitCondition(t, metav1.ConditionFalse, contract.ReasonWaitingForRollout)
-	s.status(t)
+	s.status(t, "2 behind")
 	s.say("The new configuration reaches the nodes when their Machines are replaced:")
 	machines := c.waitRunning(t, 3)
 	s.do(t, "clusterctl alpha rollout restart --namespace transcript kubeadmcontrolplane/prod-control-plane\n"+
@@ -211,7 +210,7 @@ func (s *transcript) labels(t *testing.T, c *cluster) {
 	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 	c.waitBehind(t, 0)
 	s.do(t, `kubectl --namespace transcript get cluster prod -o jsonpath='{.status.conditions[?(@.type=="capi-proxy-patcher.io/ProxyConfigured")].message}'`, 0)
-	s.status(t)
+	s.status(t, "up to date")
 }
 
 func (s *transcript) rotates(t *testing.T, c *cluster) {

@@ -103,7 +103,10 @@ func TestImmediate_UsesTheLeverOfClusterAPI(t *testing.T) {
 func (c classic) gate() (status int, table string) {
 	c.t.Helper()
 	var out bytes.Buffer
-	status = cli.Main(c.t.Context(), []string{"status", "-n", c.ns, "--fail-on", "behind", "--kubeconfig", shared.kubeconfig},
+	status = cli.Main(c.t.Context(), []string{
+		"status", "-n", c.ns, "--fail-on", "behind", "--kubeconfig", shared.kubeconfig,
+		"--default-proxy-secret", defaultSecretNamespace + "/" + defaultSecretName,
+	},
 		cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
 	return status, out.String()
 }
@@ -129,19 +132,22 @@ func TestChangedPassword_OpensTheGateOnlyWhenNoNodeHasTheOldOne(t *testing.T) {
 	opens("nothing has changed")
 	time.Sleep(pause)
 	change(t, secret, func(s *corev1.Secret) { s.Data["password"] = []byte("new") })
-	stale := 0
+	noticed := false
 	for { // until the manager has noticed it, and for ever after
 		status, table := c.gate()
 		if status != 3 {
 			t.Fatalf("the gate opens with exit status %d while a node has the old password:\n%s", status, table)
 		}
-		if strings.Contains(table, "1 behind") && !strings.Contains(table, " STALE ") {
+		if !strings.Contains(table, "still to come: update Secret one-proxy-files") {
+			if !strings.Contains(table, "1 Machine of MachineDeployment one-md has outdated proxy settings: one-md-a") {
+				t.Fatalf("the gate does not say why:\n%s", table)
+			}
 			break
 		}
-		stale++
+		noticed = true
 	}
-	if stale == 0 {
-		t.Error("the row was never stale, although the Secret is not watched")
+	if !noticed {
+		t.Error("nothing was still to come, although the Secret is not watched")
 	}
 	c.gone("one-md-a")
 	time.Sleep(pause) // times have a resolution of one second

@@ -257,9 +257,7 @@ func TestTopology_GetsSecretsAndNoOtherWrite(t *testing.T) {
 		return ""
 	})
 	c.eventuallyReports(contract.ReasonConfigured)
-	annotations := c.cluster().Annotations
-	delete(annotations, contract.AnnotationLastPass)
-	if len(annotations) != 0 {
+	if annotations := c.cluster().Annotations; len(annotations) != 0 {
 		t.Errorf("annotations of the Cluster: %v", annotations)
 	}
 	staysQuiet(t, ns)

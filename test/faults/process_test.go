@@ -166,7 +166,7 @@ func (p *process) stop() {
 }
 
 // staysQuiet fails if a manager, started anew, writes anything in a namespace in which nothing happens, at its start or
-// in two resyncs. Of the flags of the one before it needs those of leader election: Clusters record the Lease.
+// in two resyncs.
 func (f *fleet) staysQuiet(flags ...string) {
 	f.t.Helper()
 	from := setMark(f.t, f.ns)

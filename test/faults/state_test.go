@@ -82,9 +82,8 @@ func (f *fleet) holds(object client.Object, times int, own ...string) string {
 	return ""
 }
 
-// eventuallyHasProxy waits until every object has the proxy once beside the user's entries, and every Cluster reports and
-// records that it has used the current proxy Secret. A pass writes the record after its condition: if the manager stops
-// between them, the next one writes it.
+// eventuallyHasProxy waits until every object has the proxy once beside the user's entries, and every Cluster reports
+// it.
 func (f *fleet) eventuallyHasProxy() {
 	f.t.Helper()
 	f.eventuallyHolds(1)
@@ -102,17 +101,6 @@ func (f *fleet) eventuallyHasProxy() {
 		return ""
 	})
 	f.eventuallyReports(contract.ReasonConfigured)
-	used := vocabulary.Fetch(f.t, shared.Client, f.ns, contract.DefaultSecretName, &corev1.Secret{}).ResourceVersion
-	eventually(f.t, "records", func() string {
-		var clusters clusterv1.ClusterList
-		f.list(&clusters)
-		for i := range clusters.Items {
-			if pass := clusters.Items[i].Annotations[contract.AnnotationLastPass]; !strings.Contains(pass, `"`+used+`"`) {
-				return fmt.Sprintf("Cluster %s has used %s, and not version %s of the proxy Secret", clusters.Items[i].Name, pass, used)
-			}
-		}
-		return ""
-	})
 }
 
 // eventuallyAsBefore waits until no object has anything of the product, no generated Secret is left, and no Cluster has a

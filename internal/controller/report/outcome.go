@@ -25,9 +25,6 @@ type Outcome struct {
 	// Behind are the Machines whose bootstrap data is not what a new Machine would get, by control plane and pool, nil if
 	// the step does not know.
 	Behind *[]status.Group
-	// Secrets are the resourceVersions of the proxy Secrets that the pass has looked for, by namespace/name; "" is one
-	// that does not exist. It is nil if the pass does not know.
-	Secrets map[string]string
 	// RolledOut are the groups of Machines that the step has told Cluster API to replace. Drifting are the groups, without
 	// their Machines, that the topology controller will replace.
 	RolledOut, Drifting []status.Group

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -28,8 +27,6 @@ type Reporter struct {
 	Recorder events.EventRecorder
 	// Now is the clock.
 	Now func() time.Time
-	// Lease is the Lease that this process renews, as namespace/name, or "".
-	Lease string
 
 	memory memory
 }
@@ -45,7 +42,7 @@ func (r *Reporter) Report(ctx context.Context, cluster *kinds.Cluster, out Outco
 	r.memory.note(cluster, found, out)
 	changed, err := r.condition().Set(ctx, cluster, found)
 	if err == nil {
-		err = r.record(ctx, cluster, out)
+		err = r.record(ctx, cluster, out.Behind)
 	}
 	if err != nil || !r.memory.isNew(cluster.UID, finding.Digest(out.Findings), changed) {
 		r.changed(cluster, out)
@@ -64,9 +61,7 @@ func (r *Reporter) condition() Condition {
 // Remove removes the condition from a Cluster, and emits the event of the pass.
 func (r *Reporter) Remove(ctx context.Context, cluster *kinds.Cluster, out Outcome) error {
 	r.memory.forgetState(cluster.UID)
-	err := r.annotate(ctx, cluster, map[string]any{
-		contract.AnnotationMachinesBehind: nil, contract.AnnotationLastPass: nil,
-	})
+	err := r.record(ctx, cluster, &[]status.Group{})
 	if err == nil {
 		err = r.condition().Remove(ctx, cluster)
 	}
@@ -79,30 +74,18 @@ func (r *Reporter) Remove(ctx context.Context, cluster *kinds.Cluster, out Outco
 	return nil
 }
 
-// record writes the counts of a pass and the objects behind them in one write: one without the other would prove
-// nothing.
-func (r *Reporter) record(ctx context.Context, cluster *kinds.Cluster, out Outcome) error {
-	annotations := map[string]any{}
-	if out.Behind != nil {
-		annotations[contract.AnnotationMachinesBehind] = nil
-		if text := status.Record(*out.Behind); text != "" {
-			annotations[contract.AnnotationMachinesBehind] = text
-		}
-	}
-	if out.Secrets != nil {
-		annotations[contract.AnnotationLastPass] = status.Pass{Lease: r.Lease, Secrets: out.Secrets}.Record()
-	}
-	return r.annotate(ctx, cluster, annotations)
-}
-
-// annotate writes the annotations of a Cluster that differ; nil removes one.
-func (r *Reporter) annotate(ctx context.Context, cluster *kinds.Cluster, annotations map[string]any) error {
-	maps.DeleteFunc(annotations, func(key string, value any) bool {
-		current, has := cluster.Annotations[key]
-		return value == nil && !has || has && value == current
-	})
-	if len(annotations) == 0 {
+// record writes the counts of a pass into the annotation of a Cluster, if they differ. nil is that they are not known.
+func (r *Reporter) record(ctx context.Context, cluster *kinds.Cluster, behind *[]status.Group) error {
+	if behind == nil {
 		return nil
+	}
+	text := status.Record(*behind)
+	if text == cluster.Annotations[contract.AnnotationMachinesBehind] {
+		return nil
+	}
+	annotations := map[string]any{contract.AnnotationMachinesBehind: nil}
+	if text != "" {
+		annotations[contract.AnnotationMachinesBehind] = text
 	}
 	// The UID prevents writing to a newer Cluster of the same name.
 	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": cluster.UID, "annotations": annotations}})

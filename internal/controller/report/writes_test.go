@@ -80,13 +80,12 @@ func (d *done) Eventf(_, _ runtime.Object, _, reason, action, note string, args 
 func TestReporter_WritesWhatDiffers(t *testing.T) {
 	t.Parallel()
 	d := &done{cluster: &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: "5", Annotations: map[string]string{}}}}
-	r := &Reporter{Client: d, Recorder: d, Now: func() time.Time { return time.Unix(1, 0) }, Lease: "sys/lease"}
+	r := &Reporter{Client: d, Recorder: d, Now: func() time.Time { return time.Unix(1, 0) }}
 	refused := errors.New("refused")
 	group := []status.Group{{Kind: "MachineDeployment", Name: "md", Machines: []status.Machine{{Name: "m"}}}}
 	behind := status.Record(group)
 	invalid := []finding.Finding{{Reason: contract.ReasonInvalidSettings, Message: "bad"}}
 	quote := func(text string) string { data, _ := json.Marshal(text); return string(data) }
-	pass := status.Pass{Lease: "sys/lease", Secrets: map[string]string{"a/b": "7"}}.Record()
 	for _, step := range []struct {
 		name    string
 		out     Outcome
@@ -97,13 +96,12 @@ func TestReporter_WritesWhatDiffers(t *testing.T) {
 	}{
 		{
 			"the first",
-			Outcome{Added: []string{"A b/c"}, Secrets: map[string]string{"a/b": "7"}, Behind: &group},
+			Outcome{Added: []string{"A b/c"}, Behind: &group},
 			false, nil,
-			"apply Configured\npatch " + `{"metadata":{"annotations":{"` + contract.AnnotationLastPass + `":` + quote(pass) + `,"` +
-				contract.AnnotationMachinesBehind + `":` + quote(behind) + `},"uid":"1"}}` +
+			"apply Configured\npatch " + `{"metadata":{"annotations":{"` + contract.AnnotationMachinesBehind + `":` + quote(behind) + `},"uid":"1"}}` +
 				"\nevent Report ProxyConfigured: Added the proxy to A b/c. all", 1,
 		},
-		{"the same", Outcome{Secrets: map[string]string{"a/b": "7"}, Behind: &group}, false, nil, "", 1},
+		{"the same", Outcome{Behind: &group}, false, nil, "", 1},
 		{"nobody knows who is behind", Outcome{Removed: []string{"A b/c"}}, false, nil, "event Remove ProxySettingsRemoved: Removed the proxy from A b/c", 1},
 		{
 			"a refused write",
@@ -118,18 +116,24 @@ func TestReporter_WritesWhatDiffers(t *testing.T) {
 			false, nil,
 			`patch {"metadata":{"annotations":{"` + contract.AnnotationMachinesBehind + `":null},"uid":"1"}}`, 1,
 		},
+		{
+			"somebody is behind again",
+			Outcome{Findings: invalid, Behind: &group},
+			false, nil,
+			`patch {"metadata":{"annotations":{"` + contract.AnnotationMachinesBehind + `":` + quote(behind) + `},"uid":"1"}}`, 1,
+		},
 		{"a step that is about to know more", Outcome{Holds: true, Added: []string{"A b/c"}}, false, nil, "event Inject ProxySettingsInjected: Added the proxy to A b/c", 1},
 		{
 			"the end, refused",
 			Outcome{},
 			true, refused,
-			`patch {"metadata":{"annotations":{"` + contract.AnnotationLastPass + `":null},"uid":"1"}}`, 0,
+			`patch {"metadata":{"annotations":{"` + contract.AnnotationMachinesBehind + `":null},"uid":"1"}}`, 0,
 		},
 		{
 			"the end",
 			Outcome{},
 			true, nil,
-			`patch {"metadata":{"annotations":{"` + contract.AnnotationLastPass + `":null},"uid":"1"}}` +
+			`patch {"metadata":{"annotations":{"` + contract.AnnotationMachinesBehind + `":null},"uid":"1"}}` +
 				"\napply\nevent Report ProxyNotConfigured: Removed everything that this product added", 0,
 		},
 		{"after the end", Outcome{Removed: []string{"A b/c"}}, true, nil, "event Remove ProxySettingsRemoved: Removed the proxy from A b/c", 0},

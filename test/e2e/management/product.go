@@ -113,8 +113,8 @@ func (c *Cluster) managerFlags(kubeconfig, namespace, health string, port int) [
 		"--diagnostics-address", "0",
 		"--webhook-bind-address", "127.0.0.1", "--webhook-port", strconv.Itoa(port), "--webhook-cert-dir",
 		c.certificates(), "--v=4",
-		// Command status proves by the lease that a manager runs. One that cannot renew it in time, on a busy machine, ends,
-		// and there is no kubelet to start it again: so it has more time.
+		// A manager that cannot renew its Lease in time, on a busy machine, ends, and there is no kubelet to start it again:
+		// so it has more time.
 		"--leader-elect=true", "--leader-elect-lease-duration=30s", "--leader-elect-renew-deadline=25s",
 	}
 }
