@@ -39,6 +39,9 @@ var gone = []struct {
 		`ClusterResourceSet`,
 	}},
 	{"A proof in annotation `last-pass`", []string{`last-pass`, `LastPass`, `STALE`, `"stale"`}},
+	{"for the providers of the management cluster", []string{`--for management`, `--provider-namespace`, `ProviderComponent`}},
+	{"code review tools", []string{`(?i)\bsarif`}},
+	{"flag of `render` for the objects of a workload", []string{`--publish-for`}},
 	{"Flags of our own for certificates and ciphers", []string{`internal/diagnostics`, `TokenReviewer`, `--diagnostics-cert`}},
 }
 

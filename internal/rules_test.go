@@ -315,29 +315,3 @@ func compare(t *testing.T, listed map[string]string, of func(string, *ast.TypeSp
 		}
 	}
 }
-
-// removed are names of what was taken away before the first release, with words of docs/scope.md about what is in its place.
-var removed = map[string]string{
-	`publish-for\b`:                         "--publish-only",
-	`(?i)\bsarif`:                           "code review tools",
-	`--for management|--provider-namespace`: "Component for the providers",
-}
-
-// TestRemoved_IsNamedNowhere looks for what is gone in code, manifests and pages.
-func TestRemoved_IsNamedNowhere(t *testing.T) {
-	t.Parallel()
-	scope := read(t, "../docs/scope.md")
-	for pattern, instead := range removed {
-		if !strings.Contains(scope, instead) {
-			t.Errorf("docs/scope.md does not say %q, so not what replaces %s", instead, pattern)
-		}
-	}
-	gone := regexp.MustCompile(strings.Join(slices.Sorted(maps.Keys(removed)), "|"))
-	for _, root := range []string{"README.md", "SECURITY.md", "Makefile", "cmd", "config", "docs", "hack", "internal", "templates", "test"} {
-		eachFile(t, "../"+root, func(path string) {
-			if name := gone.FindString(read(t, path)); name != "" && path != "../internal/rules_test.go" {
-				t.Errorf("%s names %q, which is gone", path, name)
-			}
-		})
-	}
-}
