@@ -65,11 +65,9 @@ func (d *Document) apply(changes []Change) (*tree, error) {
 		}
 	}
 	defer t.forget()
-	for _, quoted := range []bool{false, true} {
-		if edited, ok := t.write(changes, want, quoted); ok {
-			edited.forget()
-			return edited, nil
-		}
+	if edited, ok := t.write(changes, want); ok {
+		edited.forget()
+		return edited, nil
 	}
 	return nil, t.refuse(changes)
 }
@@ -85,30 +83,6 @@ func (o *Object) wrap(line int, err error) error {
 		err = fmt.Errorf("%s: %w", name, err)
 	}
 	return fmt.Errorf("editing %s: document %d, line %d: %w", o.File(), o.Document(), o.document.line+line-1, err)
-}
-
-// write returns the tree with changes made in its text, if the result has the wanted value.
-func (t *tree) write(changes []Change, want map[string]any, quoted bool) (*tree, bool) {
-	var splices []splice
-	for _, c := range changes {
-		of, ok := t.splices(c, want, quoted)
-		if !ok {
-			return nil, false
-		}
-		splices = append(splices, of...)
-	}
-	if len(splices) == 0 && reflect.DeepEqual(t.value, want) {
-		return t, true
-	}
-	src, ok := t.splice(splices)
-	if !ok {
-		return nil, false
-	}
-	edited, err := t.with(src, want)
-	if err != nil && !endsLine(src) {
-		edited, err = t.with(src+t.eol(), want) // a block scalar at the end has to end its line
-	}
-	return edited, err == nil
 }
 
 // with parses an edited source and returns it if it is one document of the wanted value.

@@ -2,17 +2,13 @@ package manifest
 
 import (
 	"encoding/json"
+	"regexp"
 	"strconv"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
-
-	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
 // JSON is YAML except for some characters and escapes. A document that is a JSON object has its value from
-// encoding/json, as in kubectl, and its nodes from a text in which what the YAML parser does not know is disguised,
-// character by character so that lines and columns stay.
+// encoding/json, as in kubectl, and its nodes from a text whose strings are written for YAML.
 
 // jsonStart returns where JSON may begin in the source of a document: at a brace or bracket with nothing before it but
 // spaces and, perhaps, a marker. It is -1 if there is no such place.
@@ -20,9 +16,6 @@ func jsonStart(src string) int {
 	at := 0
 	if line, full := lineBreak(src); isMarker(src[:line], "---") && isBlank(src[3:line]) {
 		at = full
-		if strings.HasPrefix(src[at:], bom) {
-			at += len(bom)
-		}
 	}
 	at = len(src) - len(strings.TrimLeft(src[at:], " \t\r\n"))
 	if at == len(src) || src[at] != '{' && src[at] != '[' {
@@ -77,65 +70,32 @@ func splitJSON(c chunk) []chunk {
 	return chunks
 }
 
-// Private characters, by which no key is distinguished from another one.
-const (
-	disguiseSurrogate = 0xE000 - 0xD800 // from half a surrogate pair to its replacement
-	disguiseSlash     = 0xE800          // after an escaped slash
-	disguiseControl   = 0xE900          // plus the lowest byte of a character that YAML does not allow
-)
+// jsonText is a string in JSON.
+var jsonText = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
-// disguise hides JSON-only syntax from the YAML parser.
-func disguise(body string) string {
-	var b strings.Builder
-	for i := 0; i < len(body); {
-		r, width := utf8.DecodeRuneInString(body[i:])
-		switch {
-		case r == '\\' && body[i+1] == '/':
-			b.WriteString("/" + string(rune(disguiseSlash)))
-			width = 2
-		case r == '\\' && body[i+1] == 'u':
-			width = 6
-			half, _ := strconv.ParseUint(body[i+2:i+6], 16, 16)
-			if utf16.IsSurrogate(rune(half)) {
-				half += disguiseSurrogate
-			}
-			b.WriteString(`\u` + strconv.FormatUint(0x10000+half, 16)[1:])
-		case r == '\\':
-			b.WriteString(body[i : i+2])
-			width = 2
-		case isControl(r):
-			b.WriteRune(disguiseControl + r&0xFF)
-		default:
-			b.WriteRune(r)
-		}
-		i += width
-	}
-	return b.String()
+// jsonValue returns the value of a string in JSON.
+func jsonValue(text string) (s string) {
+	_ = json.Unmarshal([]byte(text), &s) // It is valid.
+	return s
 }
 
-// reveal undoes disguise in the scalars of nodes.
-func reveal(n *yaml.Node) {
-	if strings.ContainsFunc(n.Value, func(r rune) bool { return r >= 0xE000 && r <= 0xE9FF }) {
-		var half []uint16
-		for _, r := range n.Value {
-			switch {
-			case r >= disguiseControl && r <= disguiseControl+0xFF:
-				r -= disguiseControl
-				if r >= 0xFE {
-					r |= 0xFF00
-				}
-				half = utf16.AppendRune(half, r)
-			case r >= 0xE000 && r < disguiseSlash:
-				half = append(half, uint16(r-disguiseSurrogate))
-			case r != disguiseSlash:
-				half = utf16.AppendRune(half, r)
-			}
+// readJSON returns JSON with its strings as YAML reads them; lines stay. The offset is that of a string with half of a
+// surrogate pair, for which a reader of JSON puts another character, or -1.
+func readJSON(body string) (readable string, offset int) {
+	var b strings.Builder
+	at := 0
+	for _, found := range jsonText.FindAllStringIndex(body, -1) {
+		text := body[found[0]:found[1]]
+		s := jsonValue(text)
+		const other = "\uFFFD"
+		written := strings.Contains(text, other) || strings.Contains(strings.ToLower(text), `\ufffd`)
+		if strings.Contains(s, other) && !written {
+			return "", found[0]
 		}
-		n.Value = string(utf16.Decode(half))
+		b.WriteString(body[at:found[0]] + strconv.QuoteToASCII(s))
+		at = found[1]
 	}
-	for _, child := range n.Content {
-		reveal(child)
-	}
+	return b.String() + body[at:], -1
 }
 
 // decodeJSON returns the value of a JSON object, numbers as in decode.

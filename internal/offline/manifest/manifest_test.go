@@ -22,6 +22,9 @@ func TestParse_ReportsThePlace(t *testing.T) {
 		{"invalid UTF-8", "a: b\nc: \xff\n", "document 1, line 2: invalid UTF-8"},
 		{"UTF-16", "\xff\xfea\x00", "document 1, line 1: invalid UTF-8"},
 		{"a NUL character", "a: b\n\nc: \x00\n", "document 1, line 3: control characters are not allowed"},
+		{"a line break of YAML 1.1", "a: b\n---\nc: d\ne: \"f\u2028g\"\n", "document 2, line 4: a line break that is not one for every reader of YAML (NEL, LS or PS); write it as an escape in double quotes"},
+		{"a byte order mark behind a separator", "a: b\n---\n\uFEFFc: d\n", "document 2, line 3: a byte order mark behind the beginning of a document; remove it"},
+		{"half a surrogate pair", "{\"a\": 1}\n{\n\"\\ud83d\\ude00\":\n\"b\\ud83d\"}\n", `document 2, line 4: a string holds half of a surrogate pair (\ud800 to \udfff); write the whole character`},
 		{"an unknown anchor", "a: b\nc: *d\n", "document 1, line 1: unknown anchor 'd' referenced"},
 		{"an alias that contains itself", "a: &a\n  b: *a\n", "document 1, line 1: the value cannot be converted to JSON"},
 		{"a number that JSON does not have", "a: .inf\n", "document 1, line 1: the value cannot be converted to JSON"},
@@ -229,8 +232,6 @@ func TestJoin_LetsNoBlockScalarGrow(t *testing.T) {
 func TestApply_Refuses(t *testing.T) {
 	t.Parallel()
 	insert := func(path ...string) Edit { return Edit{Op: Insert, Path: path, Value: "x"} }
-	const text = "the surrounding text does not allow editing it; write it in block style or as indented JSON, without anchors, " +
-		"aliases and tags"
 	good := Edit{Op: SetScalar, Path: []string{"good"}, Value: "x"}
 	for _, tc := range []struct {
 		name, in string
@@ -261,11 +262,6 @@ func TestApply_Refuses(t *testing.T) {
 			"an alias on the way", "a: &a {l: []}\nb: c\nspec: *a\n",
 			[]Edit{insert("spec", "l")},
 			"document 1, line 3: spec is an alias (*a); write the mapping out",
-		},
-		{
-			"an alias of a scalar", "a: &a b\nc: *a\n",
-			[]Edit{{Op: SetScalar, Path: []string{"c"}, Value: "x"}},
-			"document 1, line 2: c is an alias (*a); write the value out",
 		},
 		{
 			"a merge key", "a: &a\n  l: [b]\nspec:\n  m: n\n  <<: *a\n",
@@ -309,14 +305,6 @@ func TestApply_Refuses(t *testing.T) {
 			"document 1, line 1: A: spec.l[0]: its last line belongs to a block scalar (|) and lacks a line break, which would be " +
 				"part of the value; end it with a line break, or write |- for |",
 		},
-		{
-			"a key with a question mark", "? spec\n: l: [a]\n",
-			[]Edit{{Op: RemoveKey, Path: []string{"spec"}}},
-			"document 1, line 1: spec: " + text,
-		},
-		{"edits through each other", "x: y\n", []Edit{
-			{Op: SetScalar, Path: []string{"a", "b"}, Value: "1"}, {Op: RemoveKey, Path: []string{"a"}}, {Op: SetScalar, Path: []string{"a"}, Value: "2"},
-		}, "document 1, line 1: a.b: " + text},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -335,8 +323,7 @@ func TestApply_Refuses(t *testing.T) {
 	}
 }
 
-// TestApply_WritesScalarsThatAreReadBack sets rude strings in a block document, a flow document and JSON, and compares
-// the quoting of those on one line with that of sigs.k8s.io/yaml.
+// TestApply_WritesScalarsThatAreReadBack sets rude strings in block documents, a flow document and JSON.
 func TestApply_WritesScalarsThatAreReadBack(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("no,fold ", 2000)
@@ -376,14 +363,6 @@ func TestApply_WritesScalarsThatAreReadBack(t *testing.T) {
 				spec["s"] != value {
 				t.Errorf("%q: got %v", value, spec)
 			}
-		}
-		oneLine, err := k8syaml.Marshal(value)
-		if err != nil {
-			continue // It does not escape all control characters.
-		}
-		if want := strings.TrimSuffix(string(oneLine), "\n"); len(value) < 80 &&
-			!strings.ContainsAny(value, "\n\r\u0085\u2028\uFEFF\x00\x1b\x7f") && scalar(value) != want {
-			t.Errorf("%q is written as %s, sigs.k8s.io/yaml writes %s", value, scalar(value), want)
 		}
 	}
 }

@@ -34,9 +34,6 @@ type tree struct {
 func (t *tree) root() *yaml.Node {
 	if t.nodes == nil && t.value != nil {
 		t.nodes, _ = parseNode(t.readable) // As before, without error.
-		if t.isJSON {
-			reveal(t.nodes)
-		}
 	}
 	return t.nodes
 }
@@ -100,7 +97,7 @@ func parse(src string) (*tree, error) {
 	if err := checkCharacters(t.text); err != nil {
 		return nil, err
 	}
-	readable := t.hideMark(hideDirectives(t.text))
+	readable := hideDirectives(t.text)
 	err := t.understand(readable)
 	if err == nil {
 		return t, nil
@@ -155,17 +152,6 @@ func (t *tree) understand(readable string) error {
 	return nil
 }
 
-// hideMark removes the byte order mark after the "---" line, with which kubectl lets a document begin. It counts as
-// part of that line.
-func (t *tree) hideMark(readable string) string {
-	for line := 1; line < t.lines(); line++ {
-		if at := t.start(line + 1); isMarker(t.line(line), "---") && strings.HasSuffix(t.src[:at], bom) {
-			return readable[:at-len(bom)] + readable[at:]
-		}
-	}
-	return readable
-}
-
 // template is a line with nothing but a template, of clusterctl or Go.
 var template = regexp.MustCompile(`^\s*(\$\{.*\}|\{\{.*\}\})\s*$`)
 
@@ -195,7 +181,12 @@ func listDefect(root *yaml.Node) *syntaxError {
 // parseJSON is parse for a document that holds a JSON object or list.
 func (t *tree) parseJSON(body string) error {
 	before := strings.TrimSuffix(t.src, body)
-	t.readable, t.isJSON, t.marked = t.hideMark(before+disguise(body)), true, strings.TrimSpace(before) != ""
+	readable, half := readJSON(body)
+	if half >= 0 {
+		line := strings.Count(t.src[:len(before)+half], "\n") + 1
+		return &syntaxError{line, "a string holds half of a surrogate pair (\\ud800 to \\udfff); write the whole character"}
+	}
+	t.readable, t.isJSON, t.marked = before+readable, true, strings.TrimSpace(before) != ""
 	var err error
 	if t.nodes, err = parseNode(t.readable); err != nil {
 		return err
@@ -204,7 +195,6 @@ func (t *tree) parseJSON(body string) error {
 		t.defect, t.nodes = listDefect(t.nodes), nil
 		return nil
 	}
-	reveal(t.nodes)
 	t.value = decodeJSON(body)
 	t.defect, err = checkKeys(t.nodes)
 	return err
@@ -259,8 +249,14 @@ func checkCharacters(t text) error {
 		if !utf8.ValidString(content) {
 			return &syntaxError{line: line, cause: "invalid UTF-8"}
 		}
-		if strings.IndexFunc(content, isControl) >= 0 {
+		switch {
+		case strings.IndexFunc(content, isControl) >= 0:
 			return &syntaxError{line: line, cause: "control characters are not allowed"}
+		case strings.ContainsAny(content, "\u0085\u2028\u2029"):
+			return &syntaxError{line: line, cause: "a line break that is not one for every reader of YAML (NEL, LS or PS); " +
+				"write it as an escape in double quotes"}
+		case strings.HasPrefix(content, bom):
+			return &syntaxError{line: line, cause: "a byte order mark behind the beginning of a document; remove it"}
 		}
 	}
 	return nil
@@ -336,7 +332,7 @@ func keyName(key *yaml.Node) (string, bool) {
 	}
 	source := key.Value
 	if key.Style != 0 {
-		source = quote(source)
+		source = strconv.QuoteToASCII(source)
 	}
 	if key.Style&yaml.TaggedStyle != 0 {
 		source = key.Tag + " " + source

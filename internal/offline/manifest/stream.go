@@ -1,18 +1,17 @@
 // Package manifest reads and edits streams of Kubernetes manifests and keeps all other text as it is.
 //
-// A stream that is read and written comes out byte for byte. An edited document differs only in the lines that the edit
-// added, removed or replaced: indentation, empty lines, comments, quoting, folding, line breaks (CRLF too), a missing
-// final line break and the order of keys stay. For that purpose edits are made in the text, at places found in the
-// parsed nodes. The new text is parsed again and its value compared with the old value plus the edits, so that a
-// document that is written in an unforeseen way cannot be damaged silently: that is an error. Nothing is rewritten: a
-// value behind an alias or a merge key, or with an anchor or a tag, cannot be edited, and the error says what to write
-// instead.
+// A stream that is read and written comes out byte for byte. An edited document differs only at the keys and items
+// that the edits change, and keeps indentation, empty lines, comments, quoting, folding, line breaks (CRLF too), a
+// missing final line break and the order of keys. For that purpose a library prints the document without and with the
+// edits, and the difference is merged into the text. The new text is parsed again and its value compared with the old
+// value plus the edits, so that a document that is written in an unforeseen way cannot be damaged silently: that is an
+// error. A value behind an alias or a merge key, or with an anchor or a tag, cannot be edited, and the error says what
+// to write instead.
 //
 // # Comments
 //
-// An item is inserted above the comments directly above the item that it displaces, and a last item after comments that
-// are indented deeper than the dash of the item before it. Comments around a removed item stay; those inside it are
-// removed with it.
+// An item is inserted behind the item or key before it, and behind the comments there that are indented deeper than its
+// dash. Comments around a removed item stay; those inside it are removed with it.
 //
 // # Insert and remove
 //

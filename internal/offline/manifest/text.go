@@ -1,31 +1,21 @@
 package manifest
 
-import (
-	"cmp"
-	"slices"
-	"strings"
-	"unicode/utf8"
-)
+import "strings"
 
 // text is the source of one document together with the places where its lines begin. Line numbers are 1-based, as in
-// the nodes of the YAML parser, and a line break is what that parser reads as one (YAML 1.1, section 4.2).
+// the nodes of the YAML parser, and a line break is what that parser reads as one.
 type text struct {
 	src    string
 	starts []int
 }
 
-// newText indexes src. A final line without a line break counts as a line, an empty rest does not. A byte order mark
-// after the line of a "---" counts as the end of that line.
+// newText indexes src. A final line without a line break counts as a line, an empty rest does not.
 func newText(src string) text {
 	t := text{src: src}
 	for at := 0; at < len(src); {
 		t.starts = append(t.starts, at)
-		content, width := lineBreak(src[at:])
-		line := src[at : at+content]
+		_, width := lineBreak(src[at:])
 		at += width
-		if isMarker(line, "---") && (isBlank(line[3:]) || isComment(line[3:])) && strings.HasPrefix(src[at:], bom) {
-			at += len(bom)
-		}
 	}
 	return t
 }
@@ -40,10 +30,6 @@ func lineBreak(s string) (content, full int) {
 			return i, i + 2
 		case s[i] == '\r':
 			return i, i + 1
-		case s[i] == 0xC2 && strings.HasPrefix(s[i:], "\u0085"):
-			return i, i + len("\u0085")
-		case s[i] == 0xE2 && (strings.HasPrefix(s[i:], "\u2028") || strings.HasPrefix(s[i:], "\u2029")):
-			return i, i + len("\u2028")
 		}
 	}
 	return len(s), len(s)
@@ -69,22 +55,6 @@ func (t text) end(line int) int {
 // line returns the content of a line without its line break.
 func (t text) line(line int) string { return t.src[t.start(line):t.end(line)] }
 
-// offset returns the byte offset of a 1-based line and a 1-based column counted in characters.
-func (t text) offset(line, column int) (int, bool) {
-	if line < 1 || line > t.lines() || column < 1 {
-		return 0, false
-	}
-	at := t.start(line)
-	for range column - 1 {
-		if at >= len(t.src) {
-			return 0, false
-		}
-		_, width := utf8.DecodeRuneInString(t.src[at:])
-		at += width
-	}
-	return at, true
-}
-
 // eol returns the line break that added lines get: the first one in the text, "\n" if there is none.
 func (t text) eol() string {
 	content, full := lineBreak(t.src)
@@ -94,60 +64,9 @@ func (t text) eol() string {
 	return t.src[content:full]
 }
 
-// splice is one change of a text: it replaces the bytes from..to.
-type splice struct {
-	from, to int
-	text     string
-	// depth orders insertions at one place: after the end of an inner collection first.
-	depth int
-}
-
-// insert inserts lines before the given line.
-func (t text) insert(line int, lines []string, depth int) splice {
-	at := t.start(line)
-	return splice{at, at, strings.Join(lines, t.eol()) + t.eol(), depth}
-}
-
-// remove removes the lines first to last.
-func (t text) remove(first, last int) splice {
-	return splice{from: t.start(first), to: t.start(last + 1)}
-}
-
-// replace replaces the lines first to last.
-func (t text) replace(first, last int, lines []string) splice {
-	return splice{from: t.start(first), to: t.end(last), text: strings.Join(lines, t.eol())}
-}
-
-// splice returns the source with changes made, which all refer to the unchanged text. It reports false if two of them
-// touch the same bytes. A text whose last line has no line break keeps that property, which changes some values.
-func (t text) splice(changes []splice) (string, bool) {
-	slices.SortStableFunc(changes, func(a, b splice) int {
-		return cmp.Or(a.from-b.from, min(a.to-a.from, 1)-min(b.to-b.from, 1), b.depth-a.depth)
-	})
-	var b strings.Builder
-	at := 0
-	for _, c := range changes {
-		if c.from < at {
-			return "", false
-		}
-		b.WriteString(t.src[at:c.from])
-		if c.from == len(t.src) && c.text != "" && !endsLine(b.String()) {
-			b.WriteString(t.eol())
-		}
-		b.WriteString(c.text)
-		at = c.to
-	}
-	b.WriteString(t.src[at:])
-	if result := b.String(); endsLine(t.src) || !endsLine(result) {
-		return result, true
-	}
-	return strings.TrimSuffix(strings.TrimSuffix(b.String(), "\n"), "\r"), true
-}
-
 // endsLine reports whether a text ends with a line break, or is empty.
 func endsLine(s string) bool {
-	last, _ := utf8.DecodeLastRuneInString(s)
-	return s == "" || strings.ContainsRune("\n\r\u0085\u2028\u2029", last)
+	return s == "" || strings.HasSuffix(s, "\n") || strings.HasSuffix(s, "\r")
 }
 
 // indent returns the number of spaces a line begins with.
