@@ -44,7 +44,7 @@ var forms = map[string]string{
 
 // memories are what the manager knows from one pass to the next, and what a crash loses of it.
 var memories = map[string]string{
-	"controller/backoff.memory":    "which writes another manager reverts: a few writes are repeated",
+	"controller/backoff.memory":    "what was written within two minutes: a few writes are repeated",
 	"controller/report.memory":     "its fields say it",
 	"controller/workload.Applier":  "what was applied, and which clusters answer: each object is compared once more",
 	"controller/workload.Follower": "nodes with the current files, and clusters that do not answer: both are asked again",

@@ -2,8 +2,11 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +39,22 @@ type apiServer struct {
 
 	// patches, if not nil, counts the patches.
 	patches *int
+	// applied, if not nil, gets the status that was applied last.
+	applied *string
+}
+
+func (s apiServer) Status() client.SubResourceWriter { return statusWriter{applied: s.applied} }
+
+type statusWriter struct {
+	client.SubResourceWriter
+
+	applied *string
+}
+
+func (s statusWriter) Apply(_ context.Context, status runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
+	data, err := json.Marshal(status)
+	*s.applied = string(data)
+	return err
 }
 
 func (s apiServer) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
@@ -97,6 +117,44 @@ func TestConclude_RepeatsAPassAfterAConflict(t *testing.T) {
 	got, err := c.conclude(t.Context(), &kinds.Cluster{}, result{}, conflict)
 	if err != nil || got.RequeueAfter != conflictDelay {
 		t.Errorf("again after %s, error %v", got.RequeueAfter, err)
+	}
+}
+
+// TestConclude_ReportsAContestedRemoval has somebody else put back what three passes without the label have removed.
+func TestConclude_ReportsAContestedRemoval(t *testing.T) {
+	t.Parallel()
+	now, applied := time.Unix(0, 0), ""
+	guarded := backoff.New(apiServer{applied: &applied}, &stored{err: errRefused}, func() time.Time { return now })
+	c := &Controller{
+		guarded: guarded, writer: &reconcile.Writer{Client: guarded},
+		reporter: &report.Reporter{Client: guarded, Now: func() time.Time { return now }, Recorder: events.NewFakeRecorder(10)},
+	}
+	cluster := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one", UID: "one", ResourceVersion: "1"}}
+	conclude := func() time.Duration {
+		t.Helper()
+		applied = ""
+		result, err := c.conclude(t.Context(), cluster, result{gone: true}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.RequeueAfter
+	}
+	for i := range 3 {
+		if again := conclude(); again != 0 || applied != "" {
+			t.Errorf("after %d removals: again after %s, status %s", i, again, applied)
+		}
+		config := &kinds.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a", ResourceVersion: strconv.Itoa(i)}}
+		if err := c.writer.Annotate(guarded.ForCluster(t.Context(), cluster), config, map[string]string{"a": "b"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again := conclude(); again != time.Minute || !strings.Contains(applied, `"reason":"Contested"`) {
+		t.Errorf("again after %s, status %s", again, applied)
+	}
+	now = now.Add(time.Minute)
+	cluster.Status.Conditions = []metav1.Condition{{Type: contract.ConditionProxyConfigured}}
+	if again := conclude(); again != 0 || !strings.Contains(applied, `"conditions":[]`) {
+		t.Errorf("what was removed a minute ago: again after %s, status %s", again, applied)
 	}
 }
 

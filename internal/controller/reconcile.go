@@ -84,15 +84,15 @@ func (c *Controller) conclude(ctx context.Context, cluster *kinds.Cluster, done 
 	err error,
 ) (ctrl.Result, error) {
 	out := done.Outcome
-	switch {
-	case err != nil:
-	case done.gone:
-		err, out = c.reporter.Remove(ctx, cluster, out), report.Outcome{}
-	default:
+	if err == nil {
 		contested, again := c.guarded.Contested(client.ObjectKeyFromObject(cluster))
 		out.Find(contested...)
 		done.LookAgain(again)
-		err, out = c.reporter.Report(ctx, cluster, out, done.summary), report.Outcome{}
+		if done.gone && len(contested) == 0 {
+			err, out = c.reporter.Remove(ctx, cluster, out), report.Outcome{}
+		} else {
+			err, out = c.reporter.Report(ctx, cluster, out, done.summary), report.Outcome{}
+		}
 	}
 	switch found := finding.Of(err); {
 	case err == nil:

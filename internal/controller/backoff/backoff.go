@@ -3,13 +3,16 @@
 package backoff
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,16 +25,13 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
+// versionMemory is for how long a written version is remembered. A cache that is further behind stops Cluster API, too.
+const versionMemory = time.Hour
+
+// The verbs that differ from others.
 const (
-	// limit is how many equal writes of a field in a row count as reverted by another manager.
-	limit = 3
-	// window is for how long a write counts: one that is repeated later was not reverted by something that always does.
-	window = 10 * time.Minute
-	// delay is the time between two equal writes once they are contested. A write that lasts that long ends the contest.
-	delay = time.Minute
-	// versionMemory is for how long a written version is remembered. A cache that is further behind stops Cluster API,
-	// too.
-	versionMemory = time.Hour
+	status   = "status"
+	deletion = "delete"
 )
 
 // Client writes like the client that it wraps, except that it skips a write that is contested, and one that an object
@@ -49,18 +49,16 @@ type Client struct {
 type memory struct {
 	now  func() time.Time
 	live client.Reader
-	// series are the last writes by field, versions the last written versions by object. Of each Cluster, contests are
-	// those by field, and asked is what it asks for.
-	series, versions, contests, asked *cache.Expiring
-	// mutex protects the replacement of the contests of a Cluster.
+	// versions are the last written versions by object, and contests those of each Cluster.
+	versions, contests *cache.Expiring
+	// mutex protects the contests.
 	mutex sync.Mutex
 }
 
 // New returns a Client. live reads from the API server, to name the manager that reverts a write.
 func New(wrapped client.Client, live client.Reader, now func() time.Time) *Client {
 	return &Client{Client: wrapped, memory: &memory{
-		now: now, live: live, series: cache.NewExpiring(), versions: cache.NewExpiring(), contests: cache.NewExpiring(),
-		asked: cache.NewExpiring(),
+		now: now, live: live, versions: cache.NewExpiring(), contests: cache.NewExpiring(),
 	}}
 }
 
@@ -81,44 +79,20 @@ func (o object) String() string {
 	return o.kind.Kind + " " + strings.TrimPrefix(o.name.String(), string(types.Separator))
 }
 
-// series is a series of equal writes to a field, for a Cluster that asks for the same.
-type series struct {
-	digest  digest
-	asked   asked
-	count   int
-	last    time.Time
-	version string
-	rival   string
-}
-
-// asked has the settings of a Cluster.
-type asked struct {
-	cluster types.NamespacedName
-	digest  digest
-	// changes counts them: a user who sets the label, removes it and sets it again makes us repeat writes that nobody
-	// else has reverted.
-	changes int
-}
-
-type askedKey struct{}
+type clusterKey struct{}
 
 // ForCluster returns a context for a pass over a Cluster, by which Contested reports contested writes.
 func (c *Client) ForCluster(ctx context.Context, cluster client.Object) context.Context {
-	keys := contract.UserAnnotations()
-	texts := make([]string, 0, len(keys)+2) //nolint:mnd // UID and label
-	texts = append(texts, string(cluster.GetUID()), cluster.GetLabels()[contract.LabelEnabled])
-	for _, key := range keys {
-		texts = append(texts, cluster.GetAnnotations()[key])
+	key, asked := client.ObjectKeyFromObject(cluster), string(cluster.GetUID())+cluster.GetLabels()[contract.LabelEnabled]
+	for _, name := range contract.UserAnnotations() {
+		asked += "\n" + cluster.GetAnnotations()[name]
 	}
-	now := asked{cluster: client.ObjectKeyFromObject(cluster), digest: digestOf(texts)}
-	stored, _ := c.memory.asked.Get(now.cluster)
-	if before, known := stored.(asked); known {
-		if now.changes = before.changes; before.digest != now.digest {
-			now.changes++
-		}
+	c.memory.mutex.Lock()
+	defer c.memory.mutex.Unlock()
+	if all := c.memory.of(key); all.asked != asked {
+		*all = contests{asked: asked, writes: map[content]writes{}}
 	}
-	c.memory.asked.Set(now.cluster, now, window)
-	return context.WithValue(ctx, askedKey{}, now)
+	return context.WithValue(ctx, clusterKey{}, key)
 }
 
 // IsBehind reports whether an object comes from a cache that does not show the last write to it yet. With such a cache
@@ -138,6 +112,11 @@ func isBefore(version, written string) bool {
 	return err == nil && order < 0
 }
 
+// isUnconditional reports that the API server takes a write to an object that has changed.
+func isUnconditional(verb string, data []byte) bool {
+	return verb == status || !bytes.Contains(data, []byte("resourceVersion"))
+}
+
 // of returns the object that a write is about.
 func (c *Client) of(o client.Object) (object, error) {
 	kind, err := c.GroupVersionKindFor(o)
@@ -149,31 +128,26 @@ func (c *Client) of(o client.Object) (object, error) {
 
 // Create implements client.Writer.
 func (c *Client) Create(ctx context.Context, o client.Object, options ...client.CreateOption) error {
-	return c.whole(ctx, o, "", func() error { return c.Client.Create(ctx, o, options...) })
+	return c.whole(ctx, o, "create", func() error { return c.Client.Create(ctx, o, options...) })
 }
 
 // Update implements client.Writer.
 func (c *Client) Update(ctx context.Context, o client.Object, options ...client.UpdateOption) error {
-	return c.whole(ctx, o, "", func() error { return c.Client.Update(ctx, o, options...) })
+	return c.whole(ctx, o, "update", func() error { return c.Client.Update(ctx, o, options...) })
 }
 
 // Delete implements client.Writer.
 func (c *Client) Delete(ctx context.Context, o client.Object, options ...client.DeleteOption) error {
-	return c.whole(ctx, o, deletion, func() error { return c.Client.Delete(ctx, o, options...) })
+	return c.write(ctx, o, deletion, nil, func() error { return c.Client.Delete(ctx, o, options...) })
 }
 
-// whole writes or deletes a whole object.
-func (c *Client) whole(ctx context.Context, o client.Object, paths string, send func() error) error {
+// whole writes a whole object.
+func (c *Client) whole(ctx context.Context, o client.Object, verb string, send func() error) error {
 	data, err := json.Marshal(o)
 	if err != nil {
 		return fmt.Errorf("encoding object: %w", err)
 	}
-	w, err := read(data)
-	if err != nil {
-		return err
-	}
-	w.paths, w.lists, w.conditional = paths, nil, true
-	return c.write(ctx, o, w, send)
+	return c.write(ctx, o, verb, data, send)
 }
 
 // Patch implements client.Writer.
@@ -182,19 +156,15 @@ func (c *Client) Patch(ctx context.Context, o client.Object, change client.Patch
 	if err != nil {
 		return fmt.Errorf("encoding patch: %w", err)
 	}
-	w, err := read(data)
-	if err != nil {
-		return err
-	}
-	return c.write(ctx, o, w, func() error {
+	return c.write(ctx, o, "patch", data, func() error {
 		return c.Client.Patch(ctx, o, client.RawPatch(change.Type(), data), options...)
 	})
 }
 
 // Status implements client.StatusClient.
-func (c *Client) Status() client.SubResourceWriter { return status{c.Client.Status(), c} }
+func (c *Client) Status() client.SubResourceWriter { return statusWriter{c.Client.Status(), c} }
 
-type status struct {
+type statusWriter struct {
 	client.SubResourceWriter
 
 	client *Client
@@ -202,77 +172,79 @@ type status struct {
 
 // Apply implements client.SubResourceWriter. The resourceVersion of the configuration is that of the object that it was
 // made for. It is no precondition: others may have written other conditions meanwhile.
-func (s status) Apply(ctx context.Context, configuration runtime.ApplyConfiguration,
+func (s statusWriter) Apply(ctx context.Context, configuration runtime.ApplyConfiguration,
 	options ...client.SubResourceApplyOption,
 ) error {
 	data, err := json.Marshal(configuration)
 	if err != nil {
 		return fmt.Errorf("encoding configuration: %w", err)
 	}
-	w, err := read(data)
-	if err != nil {
-		return err
-	}
-	w.conditional = false
 	applied := &unstructured.Unstructured{}
 	if err := json.Unmarshal(data, &applied.Object); err != nil {
 		return fmt.Errorf("decoding configuration: %w", err)
 	}
-	return s.client.write(ctx, applied, w, func() error {
+	return s.client.write(ctx, applied, status, data, func() error {
 		applied.SetResourceVersion("")
 		return s.SubResourceWriter.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), options...)
 	})
 }
 
-// write sends a write to an object, or skips it.
-func (c *Client) write(ctx context.Context, o client.Object, w write, send func() error) error {
+// write sends data to an object of the Cluster of ctx, or skips it. A skipped write changes nothing, and is no error.
+func (c *Client) write(ctx context.Context, o client.Object, verb string, data []byte, send func() error) error {
 	target, err := c.of(o)
 	if err != nil {
 		return err
 	}
-	var (
-		m        = c.memory
-		now      = m.now()
-		changed  = field{target, w.paths}
-		previous = o.GetResourceVersion()
-	)
-	stored, _ := m.series.Get(changed)
-	last, _ := stored.(series)
-	asked, _ := ctx.Value(askedKey{}).(asked)
-	if last.digest != w.digest || last.asked != asked || now.Sub(last.last) >= window {
-		last = series{digest: w.digest, asked: asked}
+	m, now, previous := c.memory, c.memory.now(), o.GetResourceVersion()
+	cluster, _ := ctx.Value(clusterKey{}).(types.NamespacedName)
+	written := sha256.Sum256(volatile.ReplaceAll(data, nil))
+	key := content{target, verb, written}
+	if verb == status {
+		key.bytes = [sha256.Size]byte{}
 	}
-	switch {
-	case last.count >= limit && now.Sub(last.last) < delay:
+	one := m.before(cluster, key, written, now)
+	switch version, _ := m.versions.Get(target); {
+	case one.isContested(now):
 		ctrl.LoggerFrom(ctx).V(4).Info("Skipping contested write", "object", target.String())
 		return nil
-	case !w.conditional && previous != "" && isBefore(previous, last.version):
+	case one.count > 0 && one.version == version && isUnconditional(verb, data) && isBefore(previous, one.version):
 		return nil // the cache does not show the equal write before this one yet
-	case last.count == limit-1:
-		last.rival = c.rival(ctx, o, w.lists)
+	case one.count == limit-1:
+		one.rival = c.rival(ctx, o, verb)
 	}
 	if err := send(); err != nil {
 		return err
 	}
-	version := o.GetResourceVersion()
-	m.versions.Set(target, version, versionMemory)
-	if version == previous && w.paths != deletion {
-		return nil // nothing was different
-	}
-	last.count, last.last, last.version = last.count+1, now, version
-	m.series.Set(changed, last, window)
-	if last.count >= limit {
-		m.mutex.Lock()
-		defer m.mutex.Unlock()
-		stored, _ := m.contests.Get(asked.cluster)
-		known, _ := stored.(contests)
-		all := contests{changed: {now, last.rival}}
-		for other, one := range known {
-			if other != changed {
-				all[other] = one
-			}
-		}
-		m.contests.Set(asked.cluster, all, delay)
+	one.version = o.GetResourceVersion()
+	m.versions.Set(target, one.version, versionMemory)
+	if one.version != previous || verb == deletion { // else nothing was different
+		m.count(cluster, key, one, now)
 	}
 	return nil
+}
+
+// rival returns who has written an object last, as far as the API server has recorded it: a manager that owns nothing,
+// because it has emptied a list, is not recorded.
+func (c *Client) rival(ctx context.Context, o client.Object, verb string) (name string) {
+	kind, err := c.GroupVersionKindFor(o)
+	if err != nil || c.remote != (types.NamespacedName{}) {
+		return ""
+	}
+	stored := &metav1.PartialObjectMetadata{}
+	stored.SetGroupVersionKind(kind)
+	if err := c.memory.live.Get(ctx, client.ObjectKeyFromObject(o), stored); err != nil {
+		return ""
+	}
+	latest := time.Time{}
+	for _, entry := range stored.ManagedFields {
+		if entry.Time == nil || (entry.Subresource == status) != (verb == status) || entry.Time.Time.Before(latest) {
+			continue
+		}
+		if ours := strings.HasPrefix(entry.Manager, contract.Name); !ours {
+			name, latest = entry.Manager, entry.Time.Time
+		} else if entry.Time.After(latest) {
+			name, latest = "", entry.Time.Time
+		}
+	}
+	return name
 }

@@ -202,7 +202,6 @@ func first[A, B any](a A, _ B) A { return a }
 // TestClient_SendsWhatIsNoContest counts the requests of ten writes, one a second unless it says otherwise.
 func TestClient_SendsWhatIsNoContest(t *testing.T) {
 	t.Parallel()
-	toggle := 0
 	annotate := func(name, text string) func(f *fight) error {
 		return func(f *fight) error {
 			return f.Patch(f.ctx, object(name, ""), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{`+text+`}}}`)))
@@ -212,11 +211,13 @@ func TestClient_SendsWhatIsNoContest(t *testing.T) {
 		after time.Duration
 		write func(f *fight) error
 	}{
-		"two values in turn": {time.Second, func(f *fight) error {
-			toggle++
-			return f.Update(f.ctx, secret(map[string]string{"a": strconv.Itoa(toggle % 2)}))
+		"two writes a minute": {30 * time.Second, annotate("one", `"a":"b"`)},
+		"two conditions in turn": {time.Second, func(f *fight) error {
+			return f.Status().Apply(f.ctx, client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "v1", "kind": "Cluster", "metadata": map[string]any{"name": "one", "resourceVersion": "1000"},
+				"status": map[string]any{"conditions": []any{map[string]any{"type": "A", "reason": strconv.Itoa(f.api.writes % 2)}}},
+			}}))
 		}},
-		"a write every ten minutes": {10 * time.Minute, annotate("one", `"a":"b"`)},
 		"a rollout every minute": {time.Minute, func(f *fight) error {
 			return f.Patch(f.ctx, object("one", ""), client.RawPatch(types.MergePatchType,
 				[]byte(`{"spec":{"rollout":{"after":"`+f.now.Format(time.RFC3339)+`"}}}`)))
@@ -308,18 +309,23 @@ func TestIsBehind_KnowsTheVersionThatWasWritten(t *testing.T) {
 
 func TestContested_NamesTheRival(t *testing.T) {
 	t.Parallel()
-	at := func(second int) *metav1.Time { return &metav1.Time{Time: time.Unix(int64(second), 0)} }
-	fields := func(name string) *metav1.FieldsV1 { return metav1.NewFieldsV1(`{"f:spec":{"f:` + name + `":{}}}`) }
+	entry := func(manager, subresource string, second int64) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, Time: &metav1.Time{Time: time.Unix(second, 0)}}
+	}
 	f := newFight(t)
 	f.api.managers = []metav1.ManagedFieldsEntry{
-		{Manager: "older", Time: at(1), FieldsV1: fields("files")},
-		{Manager: "stubborn-operator", Time: at(2), FieldsV1: fields("files")},
-		{Manager: "of another field", Time: at(3), FieldsV1: fields("users")},
-		{Manager: contract.Name, Time: at(4), FieldsV1: fields("files")},
+		entry("older", "", 1), entry(contract.Name, "", 3), entry("stubborn-operator", "", 3), entry(contract.Name+"-outputs", "", 2),
+		entry("writer-of-conditions", "status", 4), {Manager: "of no time"},
 	}
 	f.sent(t, 10, time.Second, func(client.Client) error {
 		return f.Patch(f.ctx, object("one", ""), client.RawPatch(types.JSONPatchType, []byte(`[{"op":"add","path":"/spec/files/0","value":{}}]`)))
 	})
+	f.sent(t, 10, time.Second, func(client.Client) error {
+		return f.Status().Apply(f.ctx, client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Cluster", "metadata": map[string]any{"name": "status", "namespace": "team", "resourceVersion": "1000"}, "status": map[string]any{},
+		}}))
+	})
+	f.api.managers = append(f.api.managers, entry(contract.Name, "", 5)) // who has emptied an object is not recorded
 	f.sent(t, 10, time.Second, func(client.Client) error { return f.Create(f.ctx, secret(nil)) })
 	// The manager of an object of the management cluster with the same name is not the rival.
 	workload := f.Remote(f.api, cluster)
@@ -334,6 +340,8 @@ func TestContested_NamesTheRival(t *testing.T) {
 	const want = "KubeadmConfig team/one: another manager, stubborn-operator, keeps reverting our changes, which are repeated once a minute; " +
 		"enable the webhooks, or keep it from managing files and commands\n" +
 		"KubeadmConfig team/remote: another manager keeps reverting our changes, which are repeated once a minute; " +
+		"enable the webhooks, or keep it from managing files and commands\n" +
+		"KubeadmConfig team/status: another manager, writer-of-conditions, keeps reverting our changes, which are repeated once a minute; " +
 		"enable the webhooks, or keep it from managing files and commands\n" +
 		"Secret team/one: another manager keeps reverting our changes, which are repeated once a minute; " +
 		"keep it from managing this Secret, which is generated"

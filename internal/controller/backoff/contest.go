@@ -2,96 +2,122 @@ package backoff
 
 import (
 	"cmp"
-	"context"
+	"crypto/sha256"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 )
 
-type contests = map[field]contest
+const (
+	// limit is how many writes of the same bytes within delay are contested.
+	limit = 3
+	// delay is the time between two writes of the same bytes once they are contested. A write that lasts that long ends
+	// the contest.
+	delay = time.Minute
+)
 
-// field is a part of an object that a write changes.
-type field struct {
+// volatile matches what differs between two writes of the same meaning: versions and times.
+var volatile = regexp.MustCompile(`"(resourceVersion|uid)":"[^"]*"|"path":"/metadata/resourceVersion"[^}]*|` +
+	`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+
+// content is what is written to an object, by which verb. That of a status is left out: a condition that comes back
+// after another one was reverted by nobody.
+type content struct {
 	object object
-	paths  string
+	verb   string
+	bytes  [sha256.Size]byte
 }
 
-// contest is a field that another manager keeps reverting.
-type contest struct {
-	last  time.Time
-	rival string
+// writes are those of the same bytes to an object.
+type writes struct {
+	bytes       [sha256.Size]byte
+	count       int
+	first, last time.Time
+	version     string
+	rival       string
+}
+
+// contests are the writes for a Cluster that asks for the same. A user who sets the label, removes it and sets it again
+// makes us repeat writes that nobody has reverted.
+type contests struct {
+	asked  string
+	writes map[content]writes
+}
+
+// of returns the contests of a Cluster. m is locked.
+func (m *memory) of(cluster types.NamespacedName) *contests {
+	stored, _ := m.contests.Get(cluster)
+	all, known := stored.(*contests)
+	if !known {
+		all = &contests{writes: map[content]writes{}}
+	}
+	m.contests.Set(cluster, all, 2*delay)
+	return all
+}
+
+// before returns the writes before one of written at a time.
+func (m *memory) before(cluster types.NamespacedName, key content, written [sha256.Size]byte, now time.Time) writes {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	one := m.of(cluster).writes[key]
+	if one.bytes != written || now.Sub(one.last) >= 2*delay || one.count < limit && now.Sub(one.first) >= delay {
+		return writes{bytes: written, first: now}
+	}
+	return one
+}
+
+func (w writes) isContested(now time.Time) bool { return w.count >= limit && now.Sub(w.last) < delay }
+
+// count adds a write to those before it, and forgets old ones.
+func (m *memory) count(cluster types.NamespacedName, key content, one writes, now time.Time) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	one.count, one.last = one.count+1, now
+	all := m.of(cluster).writes
+	all[key] = one
+	maps.DeleteFunc(all, func(_ content, w writes) bool { return now.Sub(w.last) >= 2*delay })
 }
 
 // Contested returns a finding for each object of a Cluster of which a write is contested, and when the next pass is
 // due; zero for none.
 func (c *Client) Contested(cluster types.NamespacedName) (found []finding.Finding, again time.Duration) {
-	stored, _ := c.memory.contests.Get(cluster)
-	known, _ := stored.(contests)
-	messages := map[object]string{}
-	for field, one := range known {
-		left := delay - c.memory.now().Sub(one.last)
-		if left <= 0 {
-			continue
-		}
-		if again == 0 || left < again {
-			again = left
-		}
-		// An object is named once, whatever is reverted in it.
-		if text := field.message(one.rival); messages[field.object] == "" || text < messages[field.object] {
-			messages[field.object] = text
+	c.memory.mutex.Lock()
+	defer c.memory.mutex.Unlock()
+	var messages []string
+	now := c.memory.now()
+	for key, one := range c.memory.of(cluster).writes {
+		if one.isContested(now) {
+			messages = append(messages, message(key.object, one.rival))
+			left := one.last.Add(delay).Sub(now)
+			again = min(cmp.Or(again, left), left)
 		}
 	}
-	for _, text := range messages {
+	slices.Sort(messages)
+	for _, text := range slices.Compact(messages) {
 		found = append(found, finding.Finding{Reason: contract.ReasonContested, Message: text})
 	}
-	slices.SortFunc(found, func(a, b finding.Finding) int { return cmp.Compare(a.Message, b.Message) })
 	return found, again
 }
 
-func (f field) message(rival string) string {
-	by := "another manager"
+func message(o object, rival string) string {
 	if rival != "" {
-		by += ", " + rival + ","
+		rival = ", " + rival + ","
 	}
 	advice := "keep it from changing our labels, annotations and conditions"
 	switch {
-	case f.object.kind.Kind == "Secret":
+	case o.kind.Kind == "Secret":
 		advice = "keep it from managing this Secret, which is generated"
-	case f.paths == spec:
+	case strings.HasPrefix(o.kind.Kind, "Kubeadm"):
 		advice = "enable the webhooks, or keep it from managing files and commands"
 	}
-	return fmt.Sprintf("%s: %s keeps reverting our changes, which are repeated once a minute; %s", f.object, by, advice)
-}
-
-// rival returns which other manager has written one of the lists last, as far as the API server has recorded it: a
-// manager that owns no entry of a list, because it has emptied it, is not recorded.
-func (c *Client) rival(ctx context.Context, o client.Object, lists []string) string {
-	kind, err := c.GroupVersionKindFor(o)
-	if err != nil || len(lists) == 0 || c.remote != (types.NamespacedName{}) {
-		return ""
-	}
-	stored := &metav1.PartialObjectMetadata{}
-	stored.SetGroupVersionKind(kind)
-	if err := c.memory.live.Get(ctx, client.ObjectKeyFromObject(o), stored); err != nil {
-		return ""
-	}
-	name, latest := "", time.Time{}
-	for _, entry := range stored.ManagedFields {
-		if entry.Manager == contract.Name || entry.FieldsV1 == nil || entry.Time == nil || entry.Time.Time.Before(latest) {
-			continue
-		}
-		fields := string(entry.FieldsV1.GetRawBytes())
-		if slices.ContainsFunc(lists, func(list string) bool { return strings.Contains(fields, `"f:`+list+`"`) }) {
-			name, latest = entry.Manager, entry.Time.Time
-		}
-	}
-	return name
+	return fmt.Sprintf("%s: another manager%s keeps reverting our changes, which are repeated once a minute; %s", o,
+		rival, advice)
 }

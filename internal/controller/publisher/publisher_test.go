@@ -442,6 +442,37 @@ func TestReconcile_GivesWayToAnotherManager(t *testing.T) {
 	t.Error("nobody gives way")
 }
 
+// TestReconcile_ReportsAContestedDeletion has somebody else create a Secret anew after each deletion.
+func TestReconcile_ReportsAContestedDeletion(t *testing.T) {
+	t.Parallel()
+	const env = "prod-proxy-outputs"
+	w := newWorld(t)
+	w.edit(annotated(contract.AnnotationPublish, "env"))
+	w.start()
+	if _, condition, _, err := w.pass(); err != nil || condition != "True Published env" {
+		t.Fatalf("condition %q, %v", condition, err)
+	}
+	var kept corev1.Secret
+	w.must(w.stored.Get(t.Context(), client.ObjectKey{Namespace: team, Name: env}, &kept))
+	w.edit(annotated(contract.AnnotationPublish, ""))
+	for range 6 {
+		writes, condition, again, err := w.pass()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(writes) == 0 {
+			if again != time.Minute || !strings.HasPrefix(condition, "False Contested Secret team/"+env+": another manager keeps reverting our changes") {
+				t.Errorf("condition %q, again after %s", condition, again)
+			}
+			return
+		}
+		w.secret(env, func(s *corev1.Secret) {
+			s.Labels, s.OwnerReferences, s.Data = kept.Labels, kept.OwnerReferences, kept.Data
+		})
+	}
+	t.Error("nobody gives way")
+}
+
 // TestReconcile_LeavesSecretsOfOthersAlone has a Secret with the name of output env.
 func TestReconcile_LeavesSecretsOfOthersAlone(t *testing.T) {
 	t.Parallel()

@@ -50,14 +50,16 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *kinds.Cluster) (ctr
 	ctx = c.guarded.ForCluster(ctx, cluster)
 	p := &pass{Controller: c, cluster: cluster, view: view}
 	idle, err := p.run(ctx)
-	if err == nil && idle {
+	contested, again := c.guarded.Contested(client.ObjectKeyFromObject(cluster))
+	if err == nil && idle && len(contested) == 0 {
 		return ctrl.Result{}, client.IgnoreNotFound(c.condition.Remove(ctx, cluster))
 	}
-	return p.conclude(ctx, err)
+	p.out.LookAgain(again)
+	return p.conclude(ctx, contested, err)
 }
 
 // conclude reports the result of the pass, or the error that ended it, in the condition.
-func (p *pass) conclude(ctx context.Context, err error) (ctrl.Result, error) {
+func (p *pass) conclude(ctx context.Context, contested []finding.Finding, err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
 		// Somebody wrote in between. The cache receives that write and enqueues this Cluster again.
 		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the cache after a write conflict")
@@ -67,9 +69,7 @@ func (p *pass) conclude(ctx context.Context, err error) (ctrl.Result, error) {
 		p.out.Findings = nil
 		p.out.Add(contract.ReasonInternalError, "Please check controller logs for errors")
 	}
-	contested, again := p.guarded.Contested(client.ObjectKeyFromObject(p.cluster))
 	p.out.Find(contested...)
-	p.out.LookAgain(again)
 	condition := finding.PublishedOf(p.out.Findings, p.summary())
 	changed, failed := p.condition.Set(ctx, p.cluster, condition)
 	if changed {
