@@ -140,7 +140,7 @@ func TestTranscript(t *testing.T) {
 	r.runs(t, second, mgmt.SystemNamespace)
 	s.say("No Machine is replaced:")
 	c.staysCalm(t, machines)
-	s.status(t, "2 behind")
+	s.status(t, "up to date")
 
 	s.say("## Uninstall")
 	s.say("Remove the label first: the entries leave the specs with it, and from the control plane with its next rollout.")
