@@ -171,8 +171,8 @@ func runStatus(ctx context.Context, o statusOptions, streams Streams) error {
 	return nil
 }
 
-// gate runs a pass over each Cluster, because what is recorded may be old. It fails with a line for each Cluster that is
-// in a state of --fail-on.
+// gate runs a pass over each Cluster, because what is recorded may be old. It fails with a line for each Cluster that
+// is in a state of --fail-on.
 func (s statusReader) gate(ctx context.Context, config *rest.Config, secret types.NamespacedName,
 	rows []status.Row,
 ) error {

@@ -179,7 +179,8 @@ const (
 	// commandExport exports the variables of the files that there are. It does not source them: a shell ends if it
 	// cannot find a file that it is told to source. A shell with set -x of the user traces to its standard error, so that
 	// this has none.
-	commandExport = `{ set -a; eval "$(cd /etc/capi-proxy-patcher && cat proxy.env node.env)"; set +a; } 2>/dev/null` + mark
+	commandExport = `{ set -a; eval "$(cd /etc/capi-proxy-patcher && cat proxy.env node.env)"; set +a; }` +
+		` 2>/dev/null` + mark
 	// commandUnset unsets every *_proxy variable, in any spelling, because kubeadm copies them into static Pods and
 	// kube-proxy. It evaluates one command for each name, so that neither the user's IFS nor a variable that cannot be
 	// unset keeps another; "command" lets such a one not end the shell. In the locale C bytes that are no text match, too.

@@ -236,8 +236,8 @@ func inPlaceTargets(cluster *kinds.Cluster) (targets []contract.Target) {
 	return targets
 }
 
-// Open returns why states of a Cluster are not reached: that no Machine is behind, and that the condition is True. With a
-// write to come neither is, because nobody knows what the API server makes of it.
+// Open returns why states of a Cluster are not reached: that no Machine is behind, and that the condition is True. With
+// a write to come neither is, because nobody knows what the API server makes of it.
 func (r Result) Open(behind, condition bool) (why []string) {
 	if len(r.Writes) > 0 {
 		writes := make([]string, len(r.Writes))

@@ -315,7 +315,8 @@ func TestContested_NamesTheRival(t *testing.T) {
 	f := newFight(t)
 	f.api.managers = []metav1.ManagedFieldsEntry{
 		entry("older", "", 1), entry(contract.Name, "", 3), entry("stubborn-operator", "", 3), entry(contract.Name+"-outputs", "", 2),
-		entry("writer-of-conditions", "status", 4), {Manager: "of no time"},
+		entry("writer-of-conditions", "status", 4),
+		{Manager: "of no time"},
 	}
 	f.sent(t, 10, time.Second, func(client.Client) error {
 		return f.Patch(f.ctx, object("one", ""), client.RawPatch(types.JSONPatchType, []byte(`[{"op":"add","path":"/spec/files/0","value":{}}]`)))

@@ -45,7 +45,8 @@ type Edit struct {
 	// Index is the position in the list, counted from 0. SetScalar and RemoveKey do not use it.
 	Index int
 	// Value is a string, bool, int or int64, a Map, or a []any of these. A string of several lines is written as a
-	// literal block scalar where that is safe; strings are quoted only where they would not be read as the same string otherwise.
+	// literal block scalar where that is safe; strings are quoted only where they would not be read as the same string
+	// otherwise.
 	Value any
 	// Keep is the number of leading elements of Path that stay if Remove or RemoveKey empties them; mappings below are
 	// removed. It is less than the length of Path.

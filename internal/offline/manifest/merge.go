@@ -175,7 +175,7 @@ func mergeLines(base, ours, theirs []string, fresh bool) ([]string, bool) {
 		}
 	}
 	merged := slices.Clone(theirs)
-	if !slices.Equal(base, ours) && !(fresh && len(ours) > 1) {
+	if !slices.Equal(base, ours) && (!fresh || len(ours) <= 1) {
 		from := words(base)
 		edits, ok := udiff.Merge(udiff.Lines(from, words(ours)), udiff.Lines(from, words(theirs)))
 		if !ok {

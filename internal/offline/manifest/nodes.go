@@ -80,6 +80,7 @@ func (e Edit) applyToNodes(root *yaml.Node, flow bool, replaced map[*yaml.Node]b
 	case RemoveKey:
 		remove(parent, key)
 		return true
+	case Remove, Replace: // below
 	}
 	if list == nil || list.Kind != yaml.SequenceNode {
 		return false

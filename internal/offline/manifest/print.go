@@ -187,7 +187,7 @@ func jsonString(s string) string {
 	var text, b strings.Builder
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // A string can be encoded.
+	_ = e.Encode(s) //nolint:errchkjson // a string can be encoded
 	for _, r := range strings.TrimSuffix(text.String(), "\n") {
 		if isControl(r) || r == 0x85 || r == 0xFEFF {
 			fmt.Fprintf(&b, `\u%04x`, r)

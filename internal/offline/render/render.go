@@ -369,7 +369,9 @@ func (r *renderer) apply(o *manifest.Object, path []string, edits []patch.Edit, 
 
 // mapping returns a file with its fields in the order of Cluster API's type.
 func mapping(f patch.File) manifest.Map {
-	m := manifest.Map{{Name: "path", Value: f.Path}, {Name: "owner", Value: f.Owner}, {Name: "permissions", Value: f.Permissions}}
+	m := manifest.Map{
+		{Name: "path", Value: f.Path}, {Name: "owner", Value: f.Owner}, {Name: "permissions", Value: f.Permissions},
+	}
 	switch from := f.ContentFrom; {
 	case from != (patch.SecretKey{}):
 		key := manifest.Map{{Name: "name", Value: from.Name}, {Name: "key", Value: from.Key}}
