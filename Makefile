@@ -216,10 +216,6 @@ test-envtest: ## Run the tests that need an API server.
 	(cd test/engines && $(WITHOUT_PROXY) $(LESS_GC) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) $(ONCE_MORE) --packages=./charts -- $(TEST_FLAGS) -count=1) || status=1; \
 	exit $$status
 
-.PHONY: test-kyverno
-test-kyverno: ## Run the policy for Pods in Kyverno's own engine. The first build takes minutes.
-	@assets=$$(hack/kube-assets.sh); $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -C test/engines $(TEST_FLAGS) -tags kyverno -count=1 ./kyverno
-
 MODEL_STEPS ?= 10000000
 MODEL_SEED ?= 1
 .PHONY: test-model

@@ -40,6 +40,7 @@ var gone = []struct {
 	}},
 	{"A proof in annotation `last-pass`", []string{`last-pass`, `LastPass`, `STALE`, `"stale"`}},
 	{"for the providers of the management cluster", []string{`--for management`, `--provider-namespace`, `ProviderComponent`}},
+	{"Tests in the engines of", []string{`test-kyverno`, `engines/(kyverno|istio|gitops)`}},
 	{"code review tools", []string{`(?i)\bsarif`}},
 	{"flag of `render` for the objects of a workload", []string{`--publish-for`}},
 	{"Flags of our own for certificates and ciphers", []string{`internal/diagnostics`, `TokenReviewer`, `--diagnostics-cert`}},
