@@ -54,9 +54,10 @@ func (p Publish) asks() (publish.Asks, error) {
 // forWorkload reports whether objects for a workload cluster are printed, and nothing else.
 func (p Publish) forWorkload() bool {
 	asks, _ := p.asks()
-	return p.Only && len(asks.Outputs) > 0 &&
-		!slices.ContainsFunc(asks.Outputs, func(o publish.Output) bool { return !o.IsForWorkload() })
+	return p.Only && len(asks.Outputs) > 0 && !slices.ContainsFunc(asks.Outputs, isForManagement)
 }
+
+func isForManagement(o publish.Output) bool { return !o.IsForWorkload() }
 
 // choose returns the only Cluster whose values are printed, nil for all. Objects for a workload cluster do not say
 // whose they are, so that those of one Cluster are printed and no others.
@@ -123,6 +124,11 @@ func (c *clusterRun) publish(ctx context.Context) {
 		c.withdraw(asks)
 		c.silent = append(c.silent, fmt.Sprintf("%s: it asks for no output; set annotation %s, or give a list with --publish",
 			clusters.Place(c.object), contract.AnnotationPublish))
+		return
+	}
+	if c.Publish.Only && !c.Publish.forWorkload() && !slices.ContainsFunc(asks.Outputs, isForManagement) {
+		c.silent = append(c.silent, clusters.Place(c.object)+": its outputs are for its workload cluster; name them with "+
+			"--publish=LIST")
 		return
 	}
 	resolver := c.Resolver(c.Now)
