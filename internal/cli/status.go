@@ -157,7 +157,7 @@ func runStatus(ctx context.Context, o statusOptions, streams Streams) error {
 		return err
 	}
 	if o.isTable() {
-		s.tellOfManager(ctx)
+		s.printManager(ctx)
 	}
 	if err := s.print(rows); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (s statusReader) gate(ctx context.Context, config *rest.Config, secret type
 	var differs preview.Result
 	err := preview.RunEach(ctx, preview.Options{Config: config, DefaultSecret: secret, Now: s.now}, clusters,
 		func(key client.ObjectKey, result preview.Result, err error) {
-			if line := s.open(key, result, err); line != "" {
+			if line := s.lineOf(key, result, err); line != "" {
 				lines = append(lines, line)
 			}
 			if result.Differs() {
@@ -203,9 +203,9 @@ func (s statusReader) gate(ctx context.Context, config *rest.Config, secret type
 	return nil
 }
 
-// open returns a line about a Cluster that is in a state of --fail-on, or "". err is why its pass failed.
-func (o statusOptions) open(key client.ObjectKey, result preview.Result, err error) string {
-	why := result.Open(slices.Contains(o.failOn, failBehind), slices.Contains(o.failOn, failNotTrue))
+// lineOf returns a line about a Cluster that is in a state of --fail-on, or "". err is the error of its pass.
+func (o statusOptions) lineOf(key client.ObjectKey, result preview.Result, err error) string {
+	why := result.Unmet(slices.Contains(o.failOn, failBehind), slices.Contains(o.failOn, failNotTrue))
 	if err != nil {
 		why = []string{"cannot be read: " + finding.OneLine(err.Error())}
 	}
@@ -218,8 +218,8 @@ func (o statusOptions) open(key client.ObjectKey, result preview.Result, err err
 // briefTime bounds the look at the installation.
 const briefTime = 5 * time.Second
 
-// tellOfManager prints above the table whether a manager renews its Lease, and whether the installation works.
-func (s statusReader) tellOfManager(ctx context.Context) {
+// printManager prints above the table whether a manager renews its Lease, and whether the installation works.
+func (s statusReader) printManager(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, briefTime)
 	defer cancel()
 	_, _ = fmt.Fprint(s.streams.Err, check.Brief(ctx, check.Options{
@@ -259,7 +259,7 @@ func (o statusOptions) listMachines(ctx context.Context, config *rest.Config, se
 	default:
 		_, err = fmt.Fprintln(streams.Err, "no Machine is behind")
 	}
-	if line := o.open(client.ObjectKey{Namespace: o.namespace, Name: o.cluster}, result, nil); err == nil && line != "" {
+	if line := o.lineOf(client.ObjectKey{Namespace: o.namespace, Name: o.cluster}, result, nil); err == nil && line != "" {
 		_, _ = fmt.Fprint(streams.Err, line)
 		return statusError{exitFound}
 	}

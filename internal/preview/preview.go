@@ -236,9 +236,9 @@ func inPlaceTargets(cluster *kinds.Cluster) (targets []contract.Target) {
 	return targets
 }
 
-// Open returns why states of a Cluster are not reached: that no Machine is behind, and that the condition is True. With
-// a write to come neither is, because nobody knows what the API server makes of it.
-func (r Result) Open(behind, condition bool) (why []string) {
+// Unmet returns the reasons why a Cluster fails a demand. behind demands that no Machine is behind, condition that
+// ProxyConfigured is True. A write that is still to come fails both, because its outcome is not known.
+func (r Result) Unmet(behind, condition bool) (why []string) {
 	if len(r.Writes) > 0 {
 		writes := make([]string, len(r.Writes))
 		for i, w := range r.Writes {

@@ -439,7 +439,7 @@ func TestOpen_IsRightWithoutAManager(t *testing.T) {
 					}
 					return
 				}
-				behind, notTrue := strings.Join(result.Open(true, false), "; "), strings.Join(result.Open(false, true), "; ")
+				behind, notTrue := strings.Join(result.Unmet(true, false), "; "), strings.Join(result.Unmet(false, true), "; ")
 				if apierrors.IsForbidden(err) {
 					behind, notTrue = "forbidden", "forbidden"
 				} else if err != nil {
