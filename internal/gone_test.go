@@ -43,6 +43,10 @@ var gone = []struct {
 	{"Tests in the engines of", []string{`test-kyverno`, `engines/(kyverno|istio|gitops)`}},
 	{"code review tools", []string{`(?i)\bsarif`}},
 	{"flag of `render` for the objects of a workload", []string{`--publish-for`}},
+	{"Servers of our own with bounds", []string{`internal/server\b`, `HasMore`, `maxWords`}},
+	{"Metrics of our own for requests", []string{
+		`answer_duration_seconds`, `capi_proxy_patcher_writes_total`, `patcher_certificate_expiry_timestamp_seconds`,
+	}},
 	{"Flags of our own for certificates and ciphers", []string{`internal/diagnostics`, `TokenReviewer`, `--diagnostics-cert`}},
 }
 

@@ -44,7 +44,7 @@ func TestHooks_ReportMistakesAtTheStart(t *testing.T) {
 		"a wrong address":        {[]string{"--bind-address", "127.0.0.1:1", "--cert-dir", certificates}, exitUsage, `--bind-address "127.0.0.1:1": use an IP address without a port`},
 		"no API server":          {[]string{"--kubeconfig", "none", "--cert-dir", certificates}, exitInput, "reading kubeconfig: stat none: no such file or directory; without an API server use --diagnostics-address 0"},
 		"a wrong health address": {[]string{"--health-addr", "8081", "--cert-dir", certificates}, exitUsage, `--health-addr "8081": use an address and a port`},
-		"a port that is taken":   {[]string{"--port", port, "--bind-address", "127.0.0.1", "--health-addr", "0", "--diagnostics-address", "0", "--cert-dir", certificates}, exitInput, "listening for the hooks: "},
+		"a port that is taken":   {[]string{"--port", port, "--bind-address", "127.0.0.1", "--health-addr", "0", "--diagnostics-address", "0", "--cert-dir", certificates}, exitInput, "serving hooks: listen tcp 127.0.0.1:" + port + ": bind: address already in use"},
 		"a health address taken": {[]string{"--health-addr", "127.0.0.1:" + port, "--diagnostics-address", "0", "--cert-dir", certificates}, exitInput, "error listening on 127.0.0.1:" + port},
 		"an argument":            {[]string{"x"}, exitUsage, `takes no arguments, got "x"`},
 	} {

@@ -22,7 +22,7 @@ const renewed = "A manager renews Lease capi-proxy-patcher-system/capi-proxy-pat
 // leaseOf is a Lease that was renewed some time ago.
 func leaseOf(age time.Duration) string {
 	return fmt.Sprintf(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"namespace":"capi-proxy-patcher-system","name":"capi-proxy-patcher.io"},`+
-		`"spec":{"holderIdentity":"m","leaseDurationSeconds":15,"renewTime":%q}}`,
+		`"spec":{"holderIdentity":"m","leaseDurationSeconds":900,"renewTime":%q}}`,
 		time.Now().Add(-age).UTC().Format("2006-01-02T15:04:05.000000Z")) //nolint:forbidigo // the command reads the clock
 }
 

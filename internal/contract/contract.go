@@ -266,6 +266,14 @@ const (
 	KeyInfrastructure = "infrastructure.json"
 )
 
+// GeneratedKeys returns every key of a generated Secret that nodes read.
+func GeneratedKeys() []string {
+	return []string{
+		KeyProxyEnv, KeyTrustedCABundle, KeySetup, KeyReadiness, KeyNodeFiles, KeyNoProxyOrigins, KeyContentHash,
+		KeyInfrastructure,
+	}
+}
+
 // Paths on a node.
 const (
 	// PathProxyEnv holds the variables, for systemd and for the shell.

@@ -9,6 +9,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -94,7 +95,7 @@ func FuzzGenerate(f *testing.F) {
 	})
 }
 
-// FuzzBody feeds whole bodies to the handler: it never panics, and answers JSON that is the same again.
+// FuzzBody feeds whole requests to the handler: it never panics, and answers the same again.
 func FuzzBody(f *testing.F) {
 	for _, o := range []hookrequests.Options{
 		{Pools: 1},
@@ -115,9 +116,13 @@ func FuzzBody(f *testing.F) {
 	f.Add([]byte(
 		`{"variables":[{"name":"builtin","value":{"cluster":{"metadata":{"labels":{"capi-proxy-patcher.io/enabled":"true"}}}}}],"items":[{"uid":"a","uid":1,"holderReference":{"kind":"MachinePool","fieldPath":"spec.template.spec.bootstrap.configRef"},"object":{"kind":"KubeadmConfigTemplate","apiVersion":"bootstrap.cluster.x-k8s.io/v1"}}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
+		var q runtimehooksv1.GeneratePatchesRequest
+		if json.Unmarshal(body, &q) != nil {
+			return
+		}
 		h := &Handlers{}
-		first := answer(t, h.respond, body)
-		if !json.Valid(first) || !bytes.Equal(first, answer(t, h.respond, body)) {
+		first := encoded(t, respond(t, h, &q))
+		if !bytes.Equal(first, encoded(t, respond(t, h, &q))) {
 			t.Fatalf("%s", first)
 		}
 	})

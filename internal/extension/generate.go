@@ -1,168 +1,89 @@
 package extension
 
 import (
-	"bytes"
-	"context"
-	"encoding/base64"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
 // generator makes the patches of one request.
 type generator struct {
-	asked
+	topology
 
-	handlers *Handlers
-	ctx      context.Context               //nolint:containedctx // lives as long as the call it is made for
+	rendered func(outcome string)
 	recipes  map[intent.Pool]*patch.Recipe // by recipeKey
-	to       items
-}
-
-// respond answers GeneratePatches in the form in which encoding/json writes a GeneratePatchesResponse. Its error is
-// for the user and the same for the same request.
-func (h *Handlers) respond(ctx context.Context, body []byte, response *bytes.Buffer) error {
-	q, err := Decode(body)
-	if err != nil {
-		return err
-	}
-	a, enabled, err := h.ask(q)
-	if err != nil {
-		return err
-	}
-	response.WriteString(`{"status":"Success"`)
-	if enabled {
-		g := &generator{
-			asked: a, handlers: h, ctx: ctx, recipes: map[intent.Pool]*patch.Recipe{},
-			to: items{response: response, limit: maxAnswer(len(body))},
-		}
-		if err := g.generate(q); err != nil {
-			return err
-		}
-	}
-	response.WriteByte('}')
-	return nil
-}
-
-// items writes the items of an answer.
-type items struct {
-	response *bytes.Buffer
-	limit    int // of the response in bytes
-	count    int
-	full     bool // the response would have had more
-}
-
-// add writes the item with a UID in JSON and a patch.
-func (i *items) add(uid, patch []byte) {
-	if i.begin(uid, base64.StdEncoding.EncodedLen(len(patch))) {
-		_, _ = i.response.Write(base64.StdEncoding.AppendEncode(i.response.AvailableBuffer(), patch))
-		i.response.WriteString(`"}`)
-	}
-}
-
-// begin writes an item up to its patch, and makes room for a patch of a size.
-func (i *items) begin(uid []byte, size int) bool {
-	if i.full = i.full || i.response.Len()+size > i.limit; i.full {
-		return false
-	}
-	start := `,"items":[{"uid":`
-	if i.count++; i.count > 1 {
-		start = `,{"uid":`
-	}
-	i.response.WriteString(start)
-	i.response.Write(uid)
-	i.response.WriteString(`,"patchType":"JSONPatch","patch":"`)
-	i.response.Grow(size)
-	return true
-}
-
-func (i *items) end() {
-	if i.count > 0 {
-		i.response.WriteByte(']')
-	}
 }
 
 // generate makes the patches for a request.
-func (g *generator) generate(q Request) error {
-	windows, err := windowsMachines(q)
-	if err != nil {
-		return err
+func (h *Handlers) generate(common variables, templates []template,
+) (items []runtimehooksv1.GeneratePatchesResponseItem, err error) {
+	t, enabled, err := read(common, templates)
+	if err != nil || !enabled {
+		return nil, err
 	}
+	windows, err := windowsPools(templates)
+	if err != nil {
+		return nil, err
+	}
+	g := &generator{topology: t, rendered: h.Rendered, recipes: map[intent.Pool]*patch.Recipe{}}
 	var problems []string
-	pools := g.settings.Pools
-	for i := range q.Items {
-		if g.ctx.Err() != nil {
-			return errTooLong
-		}
-		it := &q.Items[i]
+	pools := t.settings.Pools
+	for i := range templates {
+		it := &templates[i]
 		var pool intent.Pool // the zero pool is the control plane
 		switch {
-		case it.IsControlPlane():
-		case it.IsPool():
+		case it.isControlPlane():
+		case it.isPool():
 			pool, pools = pools[0], pools[1:]
-			if windows[it.Key()] {
-				continue
-			}
 		default:
 			continue
 		}
-		if err := g.template(it, pool); err != nil {
+		if windows[it.key()] || !intent.IsEnabledAt(t.labels, t.annotations, it.version) {
+			continue
+		}
+		text, err := g.patch(it, pool)
+		if err != nil {
 			problems = append(problems, err.Error())
 		}
-		if g.to.full {
-			return fmt.Errorf(
-				"the response would have more than %d bytes; split the pools of the Cluster among several Clusters", g.to.limit)
+		if text != nil {
+			items = append(items, runtimehooksv1.GeneratePatchesResponseItem{
+				UID: it.uid, PatchType: runtimehooksv1.JSONPatchType, Patch: text,
+			})
 		}
 	}
-	g.to.end()
 	if len(problems) > 0 {
 		slices.Sort(problems) // the order of pools in a request changes
-		return errors.New(strings.Join(slices.Compact(problems), "; "))
+		return nil, errors.New(strings.Join(slices.Compact(problems), "; "))
 	}
-	return nil
+	return items, nil
 }
 
-// errTooLong reports that Cluster API no longer waits for the response.
-var errTooLong = errors.New("the response takes longer than the timeout of Cluster API, which retries")
-
-// windowsMachines returns the pools whose machine template asks for Windows. There are none in most requests.
-func windowsMachines(q Request) (map[PoolKey]bool, error) {
-	found := map[PoolKey]bool{}
-	for i := range q.Items {
-		it := &q.Items[i]
-		asks, err := it.AsksForWindows()
+// windowsPools returns the pools whose machine template asks for Windows.
+func windowsPools(templates []template) (map[poolKey]bool, error) {
+	found := map[poolKey]bool{}
+	for i := range templates {
+		it := &templates[i]
+		windows, err := it.asksForWindows()
 		if err != nil {
 			return nil, err
 		}
-		if asks {
-			found[it.Key()] = true
+		if windows {
+			found[it.key()] = true
 		}
 	}
 	return found, nil
 }
 
-// template writes the patch of one template, if there is something to change.
-func (g *generator) template(it *Item, pool intent.Pool) error {
-	if !intent.IsEnabledAt(g.cluster.Labels, g.cluster.Annotations, it.Holder.Version) {
-		return nil
-	}
-	text, err := g.make(it, pool)
-	if text != nil && it.UID != nil {
-		g.to.add(it.UID, text)
-	}
-	return err
-}
-
-// make returns the patch of one template in JSON, nil if there is nothing to change. It is valid until the next call.
-func (g *generator) make(it *Item, pool intent.Pool) ([]byte, error) {
-	t, err := it.Template()
-	if err != nil {
-		return nil, err
-	}
+// patch returns the patch of a template of the control plane (the zero pool) or of a pool in JSON, nil if there is
+// nothing to change.
+func (g *generator) patch(it *template, pool intent.Pool) ([]byte, error) {
+	t := it.decode()
 	if t == nil {
 		return nil, nil
 	}
@@ -179,3 +100,51 @@ func (g *generator) make(it *Item, pool intent.Pool) ([]byte, error) {
 	}
 	return patch.EncodePatch(operations)
 }
+
+// recipeKey identifies the recipe of the control plane (the zero pool) or of a pool.
+func recipeKey(pool intent.Pool) intent.Pool {
+	if !pool.HasOwnSecret() {
+		return intent.Pool{Override: pool.Override} // shared by all pools that have it
+	}
+	return pool
+}
+
+// decide returns the decision about a template. A conflict with a user's file leaves the template unchanged; the
+// controller reports it.
+func (g *generator) decide(spec patch.Spec, it *template, pool intent.Pool) (plan.Decision, error) {
+	version, err := intent.OutputVersion(g.annotations)
+	if err != nil {
+		return plan.Decision{}, err
+	}
+	key := recipeKey(pool)
+	object := plan.Object{
+		Kind: plan.KindControlPlane, Spec: spec, Hooked: true,
+	}
+	if it.isPool() {
+		object.Kind = plan.KindTemplate
+		object.Pools = []plan.Pool{plan.TopologyPool(pool)}
+	}
+	decision, err := plan.Decide(object, plan.Want{
+		Cluster: g.name, Enabled: true, Options: g.settings.Options, Version: version,
+	}, facts{recipe: g.recipes[key]})
+	g.recipes[key] = decision.Recipe
+	if g.rendered != nil {
+		g.rendered(decision.Outcome())
+	}
+	if _, conflict := errors.AsType[*patch.ConflictError](decision.Refused); err == nil && !conflict {
+		err = decision.Refused
+	}
+	return decision, err
+}
+
+// facts implements plan.Facts for a template of a topology. None costs a request: the entries depend on no Secret, the
+// controller reports names that are taken, pools for Windows have been skipped, and a template has no Machines.
+type facts struct {
+	recipe *patch.Recipe // that of an earlier template with the same settings, or nil
+}
+
+func (f facts) Values(plan.Object) (plan.Values, error) { return plan.Values{Recipe: f.recipe}, nil }
+
+func (facts) Taken(plan.Object, string) (string, error)                        { return "", nil }
+func (facts) Infrastructure(plan.Object) (none plan.Infrastructure, err error) { return none, nil }
+func (facts) Begun() (bool, error)                                             { return false, nil }

@@ -6,13 +6,14 @@
 package extension
 
 import (
-	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
+
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
@@ -20,91 +21,92 @@ import (
 
 // Handlers are the handlers of all hooks. They can be called concurrently and keep no state between requests.
 type Handlers struct {
-	// Rendered counts decisions by outcome, and Answered answers, like server.Options.Answered; nil counts none.
+	// Rendered counts decisions by outcome; nil counts none.
 	Rendered func(outcome string)
-	Answered func(name, path, outcome string, took time.Duration)
 }
 
-// asked has the settings in a request.
-type asked struct {
-	cluster  BuiltinCluster
-	settings intent.Settings // with the pools in the order of the request
-}
-
-// ask reads the settings in a request, and whether any template of the Cluster can need a patch. Its error is for the
-// user and the same for the same request.
-func (h *Handlers) ask(q Request) (a asked, enabled bool, err error) {
-	if a.cluster, _, err = DecodeBuiltin(q.Variables.Builtin); err != nil {
-		return a, false, err
+// GeneratePatches answers with a JSON patch for each template that has to change. What it answers as a failure is for
+// the user, and the same for the same request.
+func (h *Handlers) GeneratePatches(_ context.Context, q *runtimehooksv1.GeneratePatchesRequest,
+	response *runtimehooksv1.GeneratePatchesResponse,
+) {
+	templates := make([]template, 0, len(q.Items))
+	for _, item := range q.Items {
+		templates = append(templates, template{
+			uid: item.UID, object: item.Object.Raw, holder: item.HolderReference, variables: variablesOf(item.Variables),
+		})
 	}
-	if err := intent.CheckTopologyLabel(a.cluster.Labels, a.cluster.Annotations); err != nil {
-		return a, false, err
-	}
-	if !mayBeEnabled(a.cluster) {
-		return a, false, nil
-	}
-	s, err := sourceOf(a.cluster, q)
+	items, err := h.generate(variablesOf(q.Variables), templates)
 	if err != nil {
-		return a, false, err
+		response.SetStatus(runtimehooksv1.ResponseStatusFailure)
+		response.SetMessage(err.Error())
+		return
 	}
-	if a.settings, err = intent.ReadSettings(s); err != nil {
-		_, err = intent.ReadSettings(inOrder(s))
-	}
-	return a, true, err
+	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
+	response.Items = items
 }
 
-// respondValidate answers ValidateTopology: all findings about variables and annotations at once.
-func (h *Handlers) respondValidate(_ context.Context, body []byte, response *bytes.Buffer) error {
-	q, err := Decode(body)
+// ValidateTopology answers with all findings about variables and annotations at once.
+func (h *Handlers) ValidateTopology(_ context.Context, q *runtimehooksv1.ValidateTopologyRequest,
+	response *runtimehooksv1.ValidateTopologyResponse,
+) {
+	templates := make([]template, 0, len(q.Items))
+	for _, item := range q.Items {
+		templates = append(templates, template{holder: item.HolderReference, variables: variablesOf(item.Variables)})
+	}
+	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
+	if _, _, err := read(variablesOf(q.Variables), templates); err != nil {
+		response.SetStatus(runtimehooksv1.ResponseStatusFailure)
+		response.SetMessage(err.Error())
+	}
+}
+
+// topology is what a request says about the Cluster.
+type topology struct {
+	name                string
+	labels, annotations map[string]string
+	settings            intent.Settings // with the pools in the order of the request
+}
+
+// read reads the Cluster and its settings in a request, and records the holder of each template. It reports whether any
+// template of the Cluster can need a patch; if none can, there are no settings. Its error is for the user and the same
+// for the same request.
+func read(common variables, templates []template) (t topology, enabled bool, err error) {
+	builtin, err := common.builtins()
 	if err != nil {
-		return err
+		return t, false, err
 	}
-	if _, _, err := h.ask(q); err != nil {
-		return err
+	if c := builtin.Cluster; c != nil {
+		t.name = c.Name
+		t.labels, t.annotations = metadata(c.Metadata)
 	}
-	response.WriteString(`{"status":"Success"}`)
-	return nil
-}
-
-// mayBeEnabled reports whether any template of the Cluster can need a patch.
-func mayBeEnabled(c BuiltinCluster) bool {
-	hold, held := intent.FreezeOf(c.Annotations)
-	return held && hold.Enabled || intent.AsksForProxy(c.Labels, c.Annotations)
-}
-
-// maxOverrides is the most that the variables of all pools may have together, in bytes of JSON. They are in the
-// Cluster, and etcd takes 1.5 MiB of it.
-const maxOverrides = 4 << 20
-
-var errOverrides = fmt.Errorf("spec.topology.workers: the variables %s of all pools have more than %d MiB together; "+
-	"shorten their lists", contract.VariableName, maxOverrides>>20)
-
-// sourceOf finds the settings in a request, and records the holder of each item. Pools are in the order
-// of their items.
-func sourceOf(c BuiltinCluster, q Request) (s intent.Source, err error) {
-	overrides := 0
-	s = intent.Source{Annotations: c.Annotations, Variable: q.Variables.Own}
-	s.Pools = make([]intent.PoolSource, 0, len(q.Items)/2) // two templates of each
-	for i := range q.Items {
-		it := &q.Items[i]
-		switch {
-		case it.IsControlPlane():
-			_, it.Holder, err = DecodeBuiltin(it.Variables.Builtin)
-			s.ControlPlane = it.Variables.Own
-		case it.IsPool():
-			if overrides += len(it.Variables.Own); overrides > maxOverrides {
-				return s, errOverrides
-			}
-			_, it.Holder, err = DecodeBuiltin(it.Variables.Builtin)
-			s.Pools = append(s.Pools, intent.PoolSource{
-				Kind: it.For.Kind, Name: it.Holder.TopologyName, Annotations: it.Holder.Annotations, Variable: it.Variables.Own,
-			})
+	if err := intent.CheckTopologyLabel(t.labels, t.annotations); err != nil {
+		return t, false, err //nolint:wrapcheck // it names the label
+	}
+	if hold, held := intent.FreezeOf(t.annotations); !(held && hold.Enabled) && !intent.AsksForProxy(t.labels, t.annotations) {
+		return t, false, nil
+	}
+	source := intent.Source{Annotations: t.annotations, Variable: common.own}
+	for i := range templates {
+		it := &templates[i]
+		if !it.isControlPlane() && !it.isPool() {
+			continue
 		}
-		if err != nil {
-			return s, err //nolint:wrapcheck // it names the variable
+		if err := it.readHolder(); err != nil {
+			return t, false, err
 		}
+		if it.isControlPlane() {
+			source.ControlPlane = it.variables.own
+			continue
+		}
+		source.Pools = append(source.Pools, intent.PoolSource{
+			Kind: it.holder.Kind, Name: it.topologyName, Annotations: it.annotations, Variable: it.variables.own,
+		})
 	}
-	return s, nil
+	if t.settings, err = intent.ReadSettings(source); err != nil {
+		_, err = intent.ReadSettings(inOrder(source))
+	}
+	return t, true, err //nolint:wrapcheck // it names the field
 }
 
 // inOrder puts pools into a stable order: the topology controller sends them in the order of a map, and calls again at
@@ -114,4 +116,37 @@ func inOrder(s intent.Source) intent.Source {
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})
 	return s
+}
+
+// variables are the two that are read of a list, in JSON: that of the product, and the builtin one.
+type variables struct{ own, builtin json.RawMessage }
+
+func variablesOf(list []runtimehooksv1.Variable) (v variables) {
+	for _, variable := range list {
+		switch variable.Name {
+		case contract.VariableName:
+			v.own = variable.Value.Raw
+		case runtimehooksv1.BuiltinsName:
+			v.builtin = variable.Value.Raw
+		}
+	}
+	return v
+}
+
+// builtins reads the builtin variable.
+func (v variables) builtins() (b runtimehooksv1.Builtins, err error) {
+	if v.builtin == nil {
+		return b, nil
+	}
+	if err := json.Unmarshal(v.builtin, &b); err != nil {
+		return b, fmt.Errorf("reading variable %s: %w", runtimehooksv1.BuiltinsName, err)
+	}
+	return b, nil
+}
+
+func metadata(m *runtimehooksv1.ObjectMeta) (labels, annotations map[string]string) {
+	if m == nil {
+		return nil, nil
+	}
+	return m.Labels, m.Annotations
 }

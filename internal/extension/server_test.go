@@ -10,16 +10,21 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimeserver "sigs.k8s.io/cluster-api/exp/runtime/server"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
 
 // served is a running server of hooks.
@@ -32,15 +37,13 @@ type served struct {
 // serve starts a server of hooks on a port of its own.
 func serve(t *testing.T, h *Handlers) served {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	port, err := ports.Free(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
 	certificate := pki.Serve(t, folder)
-	server, err := h.NewServer(listener, &tls.Config{
-		Certificates: []tls.Certificate{certificate.TLS()}, MinVersion: tls.VersionTLS12,
-	})
+	server, err := h.NewServer(runtimeserver.Options{Host: "127.0.0.1", Port: port, CertDir: folder})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,9 +56,15 @@ func serve(t *testing.T, h *Handlers) served {
 			t.Error(err)
 		}
 	})
+	wait.Rule{Still: time.Minute, Poll: time.Second}.Until(t, "the server listens", func() string {
+		if err := server.StartedChecker()(nil); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	config := &tls.Config{RootCAs: certificate.Pool(), MinVersion: tls.VersionTLS12}
 	s := served{
-		url: "https://" + listener.Addr().String(), catalog: runtimecatalog.New(),
+		url: "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), catalog: runtimecatalog.New(),
 		client: &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}},
 	}
 	t.Cleanup(s.client.CloseIdleConnections)
@@ -125,14 +134,8 @@ func TestServer_AnnouncesAndAnswers(t *testing.T) {
 	if diff := cmp.Diff(string(encoded(t, want)), string(text)); diff != "" || len(want.Items) != 3 {
 		t.Errorf("%d items (-want +got):\n%s", len(want.Items), diff)
 	}
-	// Cluster API's server would refuse this before it calls a handler: the body is read directly.
 	if text, err := server.post(t.Context(), runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches,
-		[]byte(`{"items":"x"}`)); err != nil || !strings.Contains(string(text), "reading the request: items is no list") {
-		t.Errorf("%s %v", text, err)
-	}
-	large := append(bytes.Repeat([]byte(" "), maxBody), '{', '}')
-	if text, err := server.post(t.Context(), runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches,
-		large); err == nil || err.Error() != "status 413" {
+		[]byte(`{"items":"x"}`)); err != nil || !strings.Contains(string(text), `"status":"Failure"`) {
 		t.Errorf("%s %v", text, err)
 	}
 }

@@ -173,25 +173,3 @@ func (b *Bootstrap) View() patch.Spec {
 func Decode(text []byte, into any) error {
 	return kjson.UnmarshalCaseSensitivePreserveInts(text, into) //nolint:wrapcheck // it names the field
 }
-
-// HasMore reports whether JSON may have more values than a limit: members, elements, objects and arrays. Decoded, a
-// short one may take a hundred times its size. Each takes a byte, so short texts are not looked at.
-func HasMore(text []byte, values int) bool {
-	if len(text) < values {
-		return false
-	}
-	count := 1
-	for i := 0; i < len(text) && count <= values; i++ {
-		switch text[i] {
-		case ',', '{', '[':
-			count++
-		case '"':
-			for i++; i < len(text) && text[i] != '"'; i++ {
-				if text[i] == '\\' {
-					i++
-				}
-			}
-		}
-	}
-	return count > values
-}

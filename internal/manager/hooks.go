@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
-	"strconv"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
+	runtimeserver "sigs.k8s.io/cluster-api/exp/runtime/server"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -84,19 +83,14 @@ func (o *Hooks) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listener, security, err := mgr.listen(ctx, "hooks", net.JoinHostPort(o.BindAddress, strconv.Itoa(o.Port)), o.CertDir,
-		"tls.crt", "tls.key")
-	if err != nil {
-		return err
-	}
-	hooks, err := (&extension.Handlers{
-		Rendered: mgr.counters.rendered("hook"), Answered: mgr.counters.answered,
-	}).NewServer(listener, security)
+	hooks, err := (&extension.Handlers{Rendered: mgr.counters.rendered("hook")}).NewServer(runtimeserver.Options{
+		Host: o.BindAddress, Port: o.Port, CertDir: o.CertDir, TLSOpts: mgr.tls,
+	})
 	if err != nil {
 		return err
 	}
 	for _, err := range []error{
-		mgr.Add(hooks), mgr.AddReadyzCheck("hooks", hooks.StartedChecker()), mgr.register(),
+		mgr.Add(hooks), mgr.AddReadyzCheck("hooks", hooks.StartedChecker()), mgr.counters.register(),
 	} {
 		if err != nil {
 			return fmt.Errorf("setting up hooks: %w", err)

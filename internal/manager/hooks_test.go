@@ -84,8 +84,8 @@ func TestHooks_AreReadyWhenTheyAnswer(t *testing.T) {
 	}
 	_, text := ask("http://" + o.DiagnosticsAddress + "/metrics")
 	for _, want := range []string{
-		`capi_proxy_patcher_answer_duration_seconds_count{outcome="done",path="` + discovery + `",server="hooks"} 1`,
-		`capi_proxy_patcher_certificate_expiry_timestamp_seconds{server="hooks"}`,
+		`controller_runtime_webhook_requests_total{code="200",webhook="` + discovery + `"} 1`,
+		`certwatcher_read_certificate_total`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no metric %s", want)

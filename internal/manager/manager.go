@@ -3,13 +3,10 @@
 package manager
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -24,6 +21,7 @@ import (
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
@@ -31,7 +29,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -200,13 +197,13 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	if err := metrics.Registry.Register(c.Metrics(o.MetricsPerCluster)); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	if err := mgr.register(); err != nil || !o.webhooks() {
+	if err := mgr.counters.register(); err != nil || !o.webhooks() {
 		return err
 	}
-	serving, err := webhookServer(ctx, mgr, o)
-	if err != nil {
-		return err
-	}
+	serving := ctrlwebhook.NewServer(ctrlwebhook.Options{
+		Host: o.WebhookBindAddress, Port: o.WebhookPort, TLSOpts: mgr.tls,
+		CertDir: o.WebhookCertDir, CertName: o.WebhookCertName, KeyName: o.WebhookKeyName,
+	})
 	hooks := &webhook.Webhook{
 		Cached:   mgr.GetCache(),
 		Live:     mgr.GetAPIReader(),
@@ -258,18 +255,3 @@ type ownCache struct{ ctrlcache.Cache }
 
 // GetCache marks c as a cache for a manager, which starts caches first.
 func (c ownCache) GetCache() ctrlcache.Cache { return c.Cache }
-
-// webhookServer returns the server of the webhooks. API servers call it for every write of a bootstrap object, up to a
-// few hundred at once, and wait 5 s. A review takes about twenty times its size in memory.
-func webhookServer(ctx context.Context, mgr *servingManager, o Options) (*server.Server, error) {
-	address := net.JoinHostPort(o.WebhookBindAddress, strconv.Itoa(o.WebhookPort))
-	listener, security, err := mgr.listen(ctx, "webhooks", address, o.WebhookCertDir,
-		cmp.Or(o.WebhookCertName, "tls.crt"), cmp.Or(o.WebhookKeyName, "tls.key"))
-	if err != nil {
-		return nil, err
-	}
-	return server.New(server.Options{
-		Listener: listener, TLS: security, Connections: 32, MaxBody: webhook.MaxRequest, Time: 5 * time.Second,
-		Answered: mgr.counters.answered, Name: "webhooks",
-	}), nil
-}

@@ -1,13 +1,10 @@
 package manager
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"path/filepath"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -18,10 +15,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/flags"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 // Serving are the options that the commands manager and hooks share.
@@ -73,8 +68,6 @@ func (o *Serving) newManager(config *rest.Config, options manager.Options) (*ser
 		return nil, fmt.Errorf("reading options of TLS and diagnostics: %w", err)
 	}
 	m := &servingManager{counters: newCounters(), tls: security}
-	config = rest.CopyConfig(config)
-	config.Wrap(m.counters.wrap)
 	if diagnostics.SecureServing {
 		diagnostics.ExtraHandlers["/debug/flags/v"] = routes.StringFlagPutHandler(o.Level)
 		diagnostics.TLSOpts = append(diagnostics.TLSOpts, func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} })
@@ -85,37 +78,6 @@ func (o *Serving) newManager(config *rest.Config, options manager.Options) (*ser
 		return nil, fmt.Errorf("setting up manager: %w", err)
 	}
 	return m, m.AddHealthzCheck("ping", healthz.Ping)
-}
-
-// register serves metrics beside those of controller-runtime.
-func (m *servingManager) register() error {
-	if err := metrics.Registry.Register(m.counters); err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
-	}
-	return nil
-}
-
-// listen returns the listener of a server and the configuration of TLS. The certificate is read again when it changes.
-func (m *servingManager) listen(ctx context.Context, name, address, folder, certificate, key string,
-) (net.Listener, *tls.Config, error) {
-	watcher, err := certwatcher.New(filepath.Join(folder, certificate), filepath.Join(folder, key))
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading the certificate of the %s: %w", name, err)
-	}
-	if err := m.Add(watcher); err != nil {
-		return nil, nil, fmt.Errorf("adding the certificate of the %s: %w", name, err)
-	}
-	m.counters.addServer(name, watcher.GetCertificate)
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	for _, change := range m.tls {
-		change(config)
-	}
-	config.GetCertificate = watcher.GetCertificate
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, nil, fmt.Errorf("listening for the %s: %w; choose another port", name, err)
-	}
-	return listener, config, nil
 }
 
 // filled is the check that everything is in the caches. It does not block; the kubelet probes again.

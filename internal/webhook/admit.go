@@ -48,7 +48,7 @@ func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.A
 	if err != nil || found.cluster == nil || !w.Scope.Has(found.cluster.Namespace, found.cluster.Labels) {
 		return answer{}, err
 	}
-	a := &admission{Webhook: w, write: *object, rolling: rolls, found: found, view: intent.ClusterOf(found.cluster)}
+	a := &ownedWrite{Webhook: w, write: *object, rolling: rolls, found: found, view: intent.ClusterOf(found.cluster)}
 	reported := meta.FindStatusCondition(found.cluster.Status.Conditions, contract.ConditionProxyConfigured) != nil
 	if a.view.Topology || !a.view.Enabled && a.view.Unclear == nil && !reported {
 		return answer{}, nil // never ours, or not any more
@@ -60,8 +60,8 @@ func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.A
 	return a.answer(ctx, result), nil
 }
 
-// admission is one write to an object of a Cluster that is enabled, or was and still has our condition.
-type admission struct {
+// ownedWrite is a write to an object of a Cluster that is enabled, or was and still has our condition.
+type ownedWrite struct {
 	*Webhook
 	write
 
@@ -72,7 +72,7 @@ type admission struct {
 }
 
 // decide returns the decision about the object.
-func (a *admission) decide(ctx context.Context) (plan.Decision, error) {
+func (a *ownedWrite) decide(ctx context.Context) (plan.Decision, error) {
 	want := plan.Want{
 		Cluster: a.view.Name, Enabled: a.view.Enabled, Frozen: a.view.Paused || a.view.Deleted,
 		Admission: true,
@@ -111,7 +111,7 @@ func invalid(message string) *finding.Finding {
 
 // facts implements plan.Facts for a write.
 type facts struct {
-	*admission
+	*ownedWrite
 
 	ctx context.Context //nolint:containedctx // lives as long as the decision that it is made for
 }
@@ -142,7 +142,7 @@ func (f facts) Begun() (bool, error) {
 
 // answer converts a decision into a JSON patch and warnings. It does not warn about problems that resolve themselves or
 // that the user has asked for.
-func (a *admission) answer(ctx context.Context, decision plan.Decision) answer {
+func (a *ownedWrite) answer(ctx context.Context, decision plan.Decision) answer {
 	var warnings []string
 	for _, found := range decision.Report() {
 		switch contract.ReasonOf(found.Reason).Task {

@@ -61,21 +61,3 @@ func TestRolls_LeavesASpecThatItCannotReadAlone(t *testing.T) {
 		t.Error("a spec with a number that is none replaces Machines")
 	}
 }
-
-func TestDecodeReview_RefusesWhatIsNoReview(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{
-		``, `{}`, `[]`, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`,
-		`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":null}`,
-		`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{}}`,
-		`{"kind":"x","apiVersion":"admission.k8s.io/v1","request":{}}`,
-		`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{}}x`,
-	} {
-		if _, err := decodeReview([]byte(text)); err == nil {
-			t.Errorf("%s is accepted", text)
-		}
-	}
-	if admissionv1.SchemeGroupVersion.String() != apiVersion {
-		t.Errorf("%s is not %s", apiVersion, admissionv1.SchemeGroupVersion)
-	}
-}

@@ -58,7 +58,7 @@ func (w *Webhook) Register(server Server) error {
 		return errors.New("webhook: Cached, Live, Memory and Now are required")
 	}
 	for _, kind := range []string{plan.KindControlPlane, plan.KindTemplate, plan.KindConfig, KindCluster, KindNames} {
-		server.Register(Path(kind), handler{webhook: w, kind: kind})
+		server.Register(Path(kind), w.handler(kind))
 	}
 	return nil
 }

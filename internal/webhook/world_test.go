@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,8 +28,6 @@ type shown struct {
 	lists []string
 	// clusters is how many Clusters were asked for, reads how many objects and lists.
 	clusters, reads int
-	// deadline is the time that the last read had.
-	deadline time.Duration
 	// err is the answer to all reads, nil for the objects.
 	err error
 }
@@ -54,11 +51,8 @@ func clustersOf(tb testing.TB, clusters ...kinds.Cluster) *shown {
 	return w
 }
 
-func (w *shown) read(ctx context.Context) error {
+func (w *shown) read() error {
 	w.reads++
-	if until, ok := ctx.Deadline(); ok {
-		w.deadline = time.Until(until)
-	}
 	return w.err
 }
 
@@ -73,7 +67,7 @@ func (w *shown) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 			w.gets = append(w.gets, key.Name)
 		}
 	}
-	if err := w.read(ctx); err != nil {
+	if err := w.read(); err != nil {
 		return err
 	}
 	return w.Reader.Get(ctx, key, into, o...)
@@ -81,7 +75,7 @@ func (w *shown) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 
 func (w *shown) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
 	w.lists = append(w.lists, fmt.Sprintf("%T", list))
-	if err := w.read(ctx); err != nil {
+	if err := w.read(); err != nil {
 		return err
 	}
 	return w.Reader.List(ctx, list, o...)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
 // Scheme returns the scheme of the kinds that the controller reads and writes. Callers must not change it.
@@ -37,7 +36,6 @@ func CacheOptions(namespace string, resync time.Duration) (cache.Options, error)
 	if err != nil {
 		return cache.Options{}, err
 	}
-	script := []byte(patch.Setup())
 	options := cache.Options{
 		ReaderFailOnMissingInformer: true,
 		SyncPeriod:                  new(time.Duration), // controllers enqueue a Cluster at its own resync
@@ -45,8 +43,7 @@ func CacheOptions(namespace string, resync time.Duration) (cache.Options, error)
 		ByObject: map[client.Object]cache.ByObject{
 			// A pass reads the Secret of a Cluster some thirty times, and what is written is always another object.
 			&corev1.Secret{}: {
-				Label: generated, Transform: trim(generatedSecret(script)),
-				UnsafeDisableDeepCopy: new(true),
+				Label: generated, Transform: trim(generatedSecret), UnsafeDisableDeepCopy: new(true),
 			},
 			&kinds.Cluster{}: {SyncPeriod: &resync},
 		},

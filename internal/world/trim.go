@@ -1,7 +1,7 @@
 package world
 
 import (
-	"bytes"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,13 +22,15 @@ func trim[T metav1.Object](rest func(T)) toolscache.TransformFunc {
 	}
 }
 
-// generatedSecret keeps all data, and script once for all Secrets that have it.
-func generatedSecret(script []byte) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) {
-		for key, value := range secret.Data {
-			if bytes.Equal(value, script) {
-				secret.Data[key] = script
-			}
+// generatedSecret drops what no decision reads: everybody who may create Secrets can label one, and fill it. Unknown keys
+// stay without their values, so that a pass removes them.
+func generatedSecret(secret *corev1.Secret) {
+	if ClusterOf(secret) == "" {
+		secret.Data = nil
+	}
+	for key := range secret.Data {
+		if !IsOutput(secret) && !slices.Contains(contract.GeneratedKeys(), key) {
+			secret.Data[key] = nil
 		}
 	}
 }
