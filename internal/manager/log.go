@@ -6,13 +6,15 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"strconv"
 	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	"go.uber.org/zap/zapcore"
 	"k8s.io/apiserver/pkg/server/routes"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/logs/json"
 	"k8s.io/klog/v2/textlogger"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -87,44 +89,13 @@ func (o Logging) logger(out io.Writer) (logr.Logger, routes.StringFlagSetterFunc
 // setText sets the level of klog's text logger, which takes every number.
 func setText(value flag.Value, level int) { _ = value.Set(strconv.Itoa(level)) }
 
-// jsonLogger writes one object a line with the fields of Kubernetes' own programs.
+// jsonLogger writes one object a line, as Kubernetes' own programs do.
 func jsonLogger(level int, out io.Writer) (logr.Logger, routes.StringFlagSetterFunc) {
-	threshold := &slog.LevelVar{}
-	set := func(level int) { threshold.Set(slog.Level(-level)) }
-	set(level)
-	handler := slog.NewJSONHandler(out, &slog.HandlerOptions{AddSource: true, Level: threshold, ReplaceAttr: asKubernetes})
-	return logr.FromSlogHandler(handler), setter(set)
-}
-
-// asKubernetes renames the fields of every line, and has values print themselves as in the text format.
-func asKubernetes(groups []string, a slog.Attr) slog.Attr {
-	if len(groups) == 0 {
-		switch a.Key {
-		case slog.TimeKey:
-			return slog.Float64("ts", float64(a.Value.Time().UnixMicro())/1000)
-		case slog.SourceKey:
-			source, _ := a.Value.Any().(*slog.Source)
-			if source == nil {
-				return slog.Attr{}
-			}
-			return slog.String("caller", source.File+":"+strconv.Itoa(source.Line))
-		case slog.LevelKey:
-			if level, _ := a.Value.Any().(slog.Level); level <= slog.LevelInfo {
-				return slog.Int("v", int(-level))
-			}
-			return slog.Attr{} // an error
-		}
-	}
-	switch v := a.Value.Any().(type) {
-	case logr.Marshaler:
-		a.Value = slog.AnyValue(v.MarshalLog())
-	case error:
-		a.Value = slog.StringValue(v.Error())
-	case slog.LogValuer:
-	case fmt.Stringer:
-		a.Value = slog.StringValue(v.String())
-	}
-	return a
+	stream := zapcore.Lock(zapcore.AddSync(out))
+	log, control := json.NewJSONLogger(logsapi.VerbosityLevel(level), stream, nil, nil) //nolint:gosec // 0 to 5
+	return log, setter(func(level int) {
+		_ = control.SetVerbosityLevel(uint32(level)) //nolint:gosec // the same
+	})
 }
 
 // logStart writes the first line.

@@ -286,9 +286,9 @@ func metricsIn(t *testing.T, query string) []string {
 func checkMetrics(t *testing.T, where, query string, known, used map[string]bool) {
 	t.Helper()
 	// Other programs serve metrics of the same names: a label says whose they are.
-	for _, selector := range regexp.MustCompile(`\b(apiserver|controller_runtime|leader_election|workqueue)_\w+(\{[^}]*\})?`).
+	for _, selector := range regexp.MustCompile(`\b(apiserver|certmanager|controller_runtime|leader_election|rest_client|workqueue)_\w+(\{[^}]*\})?`).
 		FindAllString(query, -1) {
-		if !regexp.MustCompile(`(name|controller)=~?"(\.\+)?(capi-proxy-patcher\.io|cluster-proxy\|cluster-outputs)"`).MatchString(selector) {
+		if !regexp.MustCompile(`(name|controller|pod)=~?"(\.\+)?(capi-proxy-patcher(\.io|-\.\+)|cluster-proxy\|cluster-outputs)"`).MatchString(selector) {
 			t.Errorf("%s queries %s of every program", where, selector)
 		}
 	}
