@@ -83,7 +83,8 @@ func read(common variables, templates []template) (t topology, enabled bool, err
 	if err := intent.CheckTopologyLabel(t.labels, t.annotations); err != nil {
 		return t, false, err //nolint:wrapcheck // it names the label
 	}
-	if hold, held := intent.FreezeOf(t.annotations); !(held && hold.Enabled) && !intent.AsksForProxy(t.labels, t.annotations) {
+	hold, held := intent.FreezeOf(t.annotations)
+	if !intent.AsksForProxy(t.labels, t.annotations) && !(held && hold.Enabled) {
 		return t, false, nil
 	}
 	source := intent.Source{Annotations: t.annotations, Variable: common.own}

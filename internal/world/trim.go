@@ -22,8 +22,8 @@ func trim[T metav1.Object](rest func(T)) toolscache.TransformFunc {
 	}
 }
 
-// generatedSecret drops what no decision reads: everybody who may create Secrets can label one, and fill it. Unknown keys
-// stay without their values, so that a pass removes them.
+// generatedSecret drops what no decision reads: everybody who may create Secrets can label one, and fill it. Unknown
+// keys stay without their values, so that a pass removes them.
 func generatedSecret(secret *corev1.Secret) {
 	if ClusterOf(secret) == "" {
 		secret.Data = nil
