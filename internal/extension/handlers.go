@@ -17,6 +17,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 // Handlers are the handlers of all hooks. They can be called concurrently and keep no state between requests.
@@ -139,7 +140,7 @@ func (v variables) builtins() (b runtimehooksv1.Builtins, err error) {
 	if v.builtin == nil {
 		return b, nil
 	}
-	if err := json.Unmarshal(v.builtin, &b); err != nil {
+	if err := kinds.Decode(v.builtin, &b); err != nil {
 		return b, fmt.Errorf("reading variable %s: %w", runtimehooksv1.BuiltinsName, err)
 	}
 	return b, nil

@@ -1,7 +1,6 @@
 package extension
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -79,7 +78,7 @@ func (t *template) asksForWindows() (bool, error) {
 	var object struct {
 		Spec any `json:"spec"`
 	}
-	if err := json.Unmarshal(t.object, &object); err != nil {
+	if err := kinds.Decode(t.object, &object); err != nil {
 		return false, fmt.Errorf("reading the %s of %s: %w", t.holder.FieldPath, t.holder.Kind, err)
 	}
 	return patch.WindowsField(object.Spec) != "", nil

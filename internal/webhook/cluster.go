@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 
@@ -29,8 +28,8 @@ const KindCluster = "Cluster"
 func (w *Webhook) admitCluster(ctx context.Context, request *admissionv1.AdmissionRequest) answer {
 	var stored, asked kinds.Cluster
 	if request.Operation != admissionv1.Update ||
-		json.Unmarshal(request.OldObject.Raw, &stored) != nil ||
-		json.Unmarshal(request.Object.Raw, &asked) != nil ||
+		kinds.Decode(request.OldObject.Raw, &stored) != nil ||
+		kinds.Decode(request.Object.Raw, &asked) != nil ||
 		!w.Scope.Has(request.Namespace, asked.Labels) {
 		return answer{}
 	}

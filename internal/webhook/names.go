@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -38,7 +37,7 @@ func (w *Webhook) admitNames(ctx context.Context, request *admissionv1.Admission
 			Metadata metav1.ObjectMeta
 			Spec     struct{ ClusterName string }
 		}
-		if err := json.Unmarshal(request.Object.Raw, &object); err != nil {
+		if err := kinds.Decode(request.Object.Raw, &object); err != nil {
 			return answer{}, nil //nolint:nilerr // the API server refuses it
 		}
 		labels := object.Metadata.Labels
@@ -64,7 +63,7 @@ func unknownNames(request *admissionv1.AdmissionRequest) []string {
 	var found []finding.Finding
 	if request.Kind.Kind == KindCluster {
 		var cluster kinds.Cluster
-		if json.Unmarshal(request.Object.Raw, &cluster) != nil {
+		if kinds.Decode(request.Object.Raw, &cluster) != nil {
 			return nil
 		}
 		if err := intent.CheckLabel(cluster.Labels); err != nil {
@@ -73,7 +72,7 @@ func unknownNames(request *admissionv1.AdmissionRequest) []string {
 		found = intent.CheckNames(cluster.Labels, intent.SourceOf(&cluster))
 	} else {
 		var pool metav1.PartialObjectMetadata
-		if json.Unmarshal(request.Object.Raw, &pool) != nil || plan.IsTopologyOwned(pool.Labels) {
+		if kinds.Decode(request.Object.Raw, &pool) != nil || plan.IsTopologyOwned(pool.Labels) {
 			return nil
 		}
 		found = intent.CheckPool(pool.Annotations)
