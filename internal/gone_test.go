@@ -12,6 +12,9 @@ var gone = []struct {
 	phrase string
 	names  []string
 }{
+	{"replaced files of yours on running nodes", []string{
+		`in-place-replace`, `InPlaceReplace`, `ReplaceFiles`, `capi-proxy-patcher/replaced`,
+	}},
 	{"Hooks inside the manager", []string{
 		`--hook-`, `"hook-(port|cert|bind|client)`, `hold-cluster-create`, `client-ca-name`, `manager-hooks`,
 		`hooks of the manager`, `before-cluster-create`, `BeforeClusterCreate`,

@@ -57,8 +57,8 @@ func newNodeApply(streams Streams) *cobra.Command {
 		Long: `Adds, replaces and removes the files of the product on a node until they are those of a version, and restarts
 containerd and kubelet, each at most once, if what it reads has changed. It asks first whether they can be restarted,
 and writes nothing if not. If a service does not come back, or a readiness endpoint does not answer, the previous files
-are restored. A file without the line "Managed by capi-proxy-patcher" is replaced only if the version allows it, kept
-in /etc/capi-proxy-patcher/replaced, and restored when the product's file goes. SIGTERM does not end what has begun.
+are restored. A file without the line "Managed by capi-proxy-patcher" stays, and nothing is written if it is in the
+way. SIGTERM does not end what has begun.
 
 With --state a version that fails before anything is written is tried again each minute.
 
@@ -81,9 +81,9 @@ func newNodeRemove(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove",
 		Short: "Remove the files of the product from a node",
-		Long: `Removes the files of the product, takes its certificates out of the trust store, restores the files of somebody
-else that it has replaced, and restarts containerd and kubelet, each at most once, if they have read any of them. What
-fails, and how it ends, is as with apply. A Pod of the product on the node writes the files again.`,
+		Long: `Removes the files of the product, takes its certificates out of the trust store, and restarts containerd and
+kubelet, each at most once, if they have read any of them. What fails, and how it ends, is as with apply. A Pod of the
+product on the node writes the files again.`,
 		Args: noArgs,
 	}
 	cmd.Flags().StringVar(&o.Root, "root", "/", "folder that is the root of the node")

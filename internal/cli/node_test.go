@@ -30,7 +30,7 @@ func TestNode_SaysWhatItDoesByExitStatus(t *testing.T) {
 	}
 	data, err := patch.NodeData(map[string][]byte{
 		contract.KeyProxyEnv: []byte(systemd.EnvironmentFileHeader + "\nHTTP_PROXY=\"http://u:p4ss@127.0.0.1:1\"\n"),
-	}, recipe, false)
+	}, recipe)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestNode_SaysWhatItDoesByExitStatus(t *testing.T) {
 	}{
 		{"no command", []string{"node", "delete"}, 2, "", "capi-proxy-patcher: unknown command \"delete\" for \"capi-proxy-patcher node\"\n"},
 		{"no version", []string{"node", "apply"}, 2, "", "capi-proxy-patcher: capi-proxy-patcher node apply: no version; use --from FOLDER\n"},
-		{"a file of somebody else", []string{"node", "apply", "--root", root, "--from", from}, 1, "", "capi-proxy-patcher: /etc/capi-proxy-patcher/proxy.env on this node has no line \"Managed by capi-proxy-patcher\": it is a file of somebody else and stays as it is; remove it, or have it replaced by annotation capi-proxy-patcher.io/in-place-replace=true of the Cluster\n"},
+		{"a file of somebody else", []string{"node", "apply", "--root", root, "--from", from}, 1, "", "capi-proxy-patcher: /etc/capi-proxy-patcher/proxy.env on this node has no line \"Managed by capi-proxy-patcher\": it is a file of somebody else and stays as it is; remove it, or replace the Machine\n"},
 		{"a dry run", []string{"node", "apply", "--root", root, "--from", from, "--dry-run"}, 0, "write /etc/capi-proxy-patcher/proxy.env\nwrite /etc/capi-proxy-patcher/setup.sh\n", ""},
 		{"an apply", []string{"node", "apply", "--root", root, "--from", from}, 0, "", ""},
 		{"another", []string{"node", "apply", "--root", root, "--from", from}, 0, "", ""},

@@ -59,9 +59,6 @@ const (
 	// AnnotationInPlaceMaxUnavailable is how many Nodes of a pool RolloutInPlace changes at a time: a positive number or
 	// percentage. The default is InPlaceMaxUnavailableDefault.
 	AnnotationInPlaceMaxUnavailable = Domain + "/in-place-max-unavailable"
-	// AnnotationInPlaceReplace, with the value InPlaceReplaceValue, lets RolloutInPlace replace files of others at the
-	// paths of the product. They are kept on the node and come back when the product's are removed.
-	AnnotationInPlaceReplace = Domain + "/in-place-replace"
 )
 
 // The variable of a ClusterClass that declares the product's patch. Its value is an object; every field is optional.
@@ -142,8 +139,6 @@ const (
 	// RolloutInPlace treats specs as RolloutOnNextRollout does, and changes the files of running nodes without replacing
 	// their Machines.
 	RolloutInPlace = "InPlace"
-	// InPlaceReplaceValue is the value of AnnotationInPlaceReplace.
-	InPlaceReplaceValue = "true"
 	// InPlaceMaxUnavailableDefault changes one Node of a pool at a time.
 	InPlaceMaxUnavailableDefault = "1"
 	// AppliedValue is the value of AnnotationApplied.

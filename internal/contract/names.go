@@ -10,7 +10,6 @@ func UserAnnotations() []string {
 	return []string{
 		AnnotationSecret, AnnotationRollout, AnnotationTargets, AnnotationNoProxyGroups,
 		AnnotationPublish, AnnotationPublishCredentials, AnnotationInPlaceMaxUnavailable,
-		AnnotationInPlaceReplace,
 	}
 }
 

@@ -66,9 +66,6 @@ type Config struct {
 	// Connect is workload.Follower.Connect, and NodePods its Pods.
 	Connect  func(context.Context, client.ObjectKey) (client.Client, func(), error)
 	NodePods workload.NodePods
-	// InPlace reports whether running nodes get updates in place. It is set with Clusters, and for a dry run that follows
-	// none.
-	InPlace bool
 	// Recorder emits events.
 	Recorder events.EventRecorder
 	// Now is the clock.
@@ -101,7 +98,6 @@ func New(config Config) (*Controller, error) {
 	if config.Client == nil || config.Live == nil || config.Memory == nil || config.Recorder == nil || config.Now == nil {
 		return nil, errors.New("controller: Client, Live, Memory, Recorder and Now are required")
 	}
-	config.InPlace = config.InPlace || config.Clusters != nil
 	if config.Concurrency == 0 {
 		config.Concurrency = 10
 	}

@@ -106,7 +106,7 @@ func (p *pass) readOptions() (err error) {
 // want is the desired state of the Cluster.
 func (p *pass) want() plan.Want {
 	return plan.Want{
-		Cluster: p.view.Name, Enabled: p.view.Enabled, Options: p.options, Admission: p.Admission, InPlace: p.InPlace,
+		Cluster: p.view.Name, Enabled: p.view.Enabled, Options: p.options, Admission: p.Admission,
 	}
 }
 
@@ -348,7 +348,7 @@ func (p *pass) carryOut(ctx context.Context, o reconcile.Object, decision plan.D
 		}
 		out.Find(f)
 	}
-	reconciled.Recipe, reconciled.Secret, reconciled.InPlace = decision.Recipe, decision.Secret, decision.InPlace
+	reconciled.Recipe, reconciled.Secret = decision.Recipe, decision.Secret
 	if decision.Resolution != nil {
 		reconciled.Proxy = resolution.Secret.Name.String()
 	}

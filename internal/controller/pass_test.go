@@ -310,7 +310,6 @@ func TestSummarize_CountsAnObjectWhoseNodesGetTheFilesInPlace(t *testing.T) {
 		reason string
 	}{
 		"a control plane that waits":        {func(s *reconcile.Reconciled) { s.Waits = &finding.Finding{} }, contract.ReasonConfigured},
-		"a file of the user's in the way":   {func(s *reconcile.Reconciled) { s.InPlace = true }, contract.ReasonConfigured},
 		"no entries, and nodes get nothing": {func(*reconcile.Reconciled) {}, contract.ReasonWaitingForObjects},
 	} {
 		done := result{}

@@ -256,7 +256,7 @@ func (r *result) summarize(cluster intent.Cluster, objects []reconcile.Reconcile
 	counted := make([]finding.Object, len(objects))
 	for i, o := range objects {
 		counted[i] = finding.Object{
-			Name: o.String(), Secret: o.Proxy, Carries: patch.IsPatched(o.Spec), InPlace: o.InPlace || o.Waits != nil,
+			Name: o.String(), Secret: o.Proxy, Carries: patch.IsPatched(o.Spec), InPlace: o.Waits != nil,
 		}
 	}
 	if !r.IsExplained() {

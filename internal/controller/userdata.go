@@ -19,7 +19,7 @@ import (
 // template that cannot be read says nothing about it.
 func (p *pass) userData(ctx context.Context, o *reconcile.Reconciled, out *report.Outcome) {
 	recipe, settings := o.Decision.Recipe, cmp.Or(o.Decision.Resolution, &resolve.Resolution{})
-	if recipe == nil || len(recipe.Files) == 0 || o.Decision.InPlace {
+	if recipe == nil || len(recipe.Files) == 0 {
 		return
 	}
 	all, ours := patch.UserData(o.Spec, *recipe, settings.Files, o.Kind == plan.KindControlPlane)

@@ -61,14 +61,12 @@ func TestUserData_WarnsOfWhatCannotFit(t *testing.T) {
 		cluster, template, pool string
 		file                    int
 		spec                    map[string]any
-		inPlace                 bool
 		want                    string
 		reads                   int
 	}{
 		"a control plane that fits":                  {cluster: "HetznerCluster", file: 10_000},
 		"one that does not":                          {cluster: "HetznerCluster", file: 20_000, want: "HetznerCluster takes 32768"},
 		"no limit is known":                          {cluster: "VSphereCluster", file: 500_000},
-		"running nodes get the files in place":       {cluster: "HetznerCluster", file: 20_000, inPlace: true},
 		"a pool that fits":                           {cluster: "OCICluster", pool: "OCIMachineTemplate", file: 20_000},
 		"a pool that does not":                       {cluster: "OCICluster", pool: "OCIMachineTemplate", file: 25_000, want: "OCICluster takes 24000"},
 		"a launch template":                          {cluster: "AWSCluster", pool: "AWSMachinePool", file: 20_000, want: "AWSMachinePool takes 16384", reads: 1},
@@ -100,7 +98,7 @@ func TestUserData_WarnsOfWhatCannotFit(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := reconcile.Reconciled{
-				Object: reconcile.NewObject(object, kind, false), Decision: plan.Decision{Recipe: &recipe, InPlace: test.inPlace},
+				Object: reconcile.NewObject(object, kind, false), Decision: plan.Decision{Recipe: &recipe},
 			}
 			if test.pool != "" {
 				o.Pools = []plan.Pool{{Infrastructure: kinds.Reference{Kind: test.pool, Name: "m"}}}

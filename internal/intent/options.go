@@ -22,33 +22,22 @@ type Options struct {
 	NoProxy string
 	// MaxUnavailable is how many nodes of a pool contract.RolloutInPlace changes at a time, as a number or percentage.
 	MaxUnavailable string
-	// ReplaceFiles lets contract.RolloutInPlace replace files of others on nodes.
-	ReplaceFiles bool
 }
 
 // ParseOptions reads the annotations of a Cluster. Its error is finding.Errors, one for each unusable annotation.
 func ParseOptions(annotations map[string]string) (Options, error) {
 	var found finding.Errors
-	choose := func(annotation string, values ...string) string {
-		value, given := annotations[annotation]
-		if !given {
-			return values[0]
-		}
-		if !slices.Contains(values, value) {
-			choices, last := strings.Join(values[:len(values)-1], ", "), values[len(values)-1]
-			if choices != "" {
-				choices += " or "
-			}
-			found = append(found, badAnnotation(finding.Annotation(annotation), fmt.Sprintf("unknown value %q", value),
-				"use "+choices+last)...)
-		}
-		return value
-	}
 	options := Options{
-		Rollout: choose(contract.AnnotationRollout, contract.RolloutOnNextRollout, contract.RolloutImmediate,
-			contract.RolloutInPlace),
+		Rollout:        contract.RolloutOnNextRollout,
 		Targets:        contract.Targets(),
 		MaxUnavailable: contract.InPlaceMaxUnavailableDefault,
+	}
+	if value, given := annotations[contract.AnnotationRollout]; given {
+		known := []string{contract.RolloutOnNextRollout, contract.RolloutImmediate, contract.RolloutInPlace}
+		if options.Rollout = value; !slices.Contains(known, value) {
+			found = append(found, badAnnotation(finding.Annotation(contract.AnnotationRollout),
+				fmt.Sprintf("unknown value %q", value), "use OnNextRollout, Immediate or InPlace")...)
+		}
 	}
 	if value, given := annotations[contract.AnnotationInPlaceMaxUnavailable]; given {
 		if options.MaxUnavailable = value; !maxUnavailable.MatchString(value) {
@@ -56,10 +45,6 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 				fmt.Sprintf("%q is neither a positive number nor a percentage from 1%% to 100%%", finding.Cut(value, 253)),
 				"write for example 1 or 10%")...)
 		}
-	}
-	if _, given := annotations[contract.AnnotationInPlaceReplace]; given {
-		choose(contract.AnnotationInPlaceReplace, contract.InPlaceReplaceValue)
-		options.ReplaceFiles = true
 	}
 	if value, given := annotations[contract.AnnotationTargets]; given {
 		targets, bad := parseTargets(value)

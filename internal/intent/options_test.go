@@ -24,13 +24,13 @@ func TestParseOptions(t *testing.T) {
 	got, err = intent.ParseOptions(map[string]string{
 		contract.AnnotationRollout: "Immediate",
 		contract.AnnotationTargets: " trust , containerd,trust", contract.AnnotationNoProxyGroups: "-metadata",
-		contract.AnnotationInPlaceMaxUnavailable: "25%", contract.AnnotationInPlaceReplace: "true",
+		contract.AnnotationInPlaceMaxUnavailable: "25%",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want = intent.Options{
-		Rollout: "Immediate", MaxUnavailable: "25%", ReplaceFiles: true,
+		Rollout: "Immediate", MaxUnavailable: "25%",
 		Targets:    []contract.Target{contract.TargetContainerd, contract.TargetTrust},
 		OmitGroups: []noproxy.Group{noproxy.GroupMetadata},
 	}
@@ -56,9 +56,6 @@ func TestParseOptions(t *testing.T) {
 		contract.AnnotationTargets: {
 			"kubelet,",
 			`annotation capi-proxy-patcher.io/targets: entry 2, "", is not a target; use a list of containerd, kubelet, commands, trust, static-pods`,
-		},
-		contract.AnnotationInPlaceReplace: {
-			"yes", `annotation capi-proxy-patcher.io/in-place-replace: unknown value "yes"; use true`,
 		},
 		contract.AnnotationNoProxyGroups: {"metadata", "annotation capi-proxy-patcher.io/no-proxy-groups: "},
 	} {

@@ -131,19 +131,6 @@ func (d *disk) Rename(from, to string) error {
 	return nil
 }
 
-func (d *disk) Link(from, to string) error {
-	if err := d.call("link %s", from); err != nil {
-		return err
-	}
-	_, linked := d.find(from)
-	target, existing := d.find(to)
-	if existing != nil {
-		return fs.ErrExist
-	}
-	target.names[path.Base(to)] = linked
-	return nil
-}
-
 func (d *disk) Remove(name string) error {
 	if err := d.call("remove %s", name); err != nil {
 		return err

@@ -20,21 +20,14 @@ import (
 // theirs is a drop-in of somebody else at a path of the product.
 var theirs = systemd.DropInPath("containerd")
 
-// world is a node with files of a version; if foreign is set, with a drop-in of somebody else, which is kept aside if the
-// version has one.
+// world is a node with files of a version; if foreign is set, with a drop-in of somebody else, where the version has none.
 func world(t *testing.T, data map[string][]byte, foreign bool) *disk {
 	t.Helper()
 	d := newDisk(t, data)
-	if !foreign {
-		return d
+	if foreign {
+		d.put(theirs, &inode{content: []byte("[Service]\nEnvironment=HTTP_PROXY=http://mine\n"), mode: 0o640, foreign: true})
+		d.restarted()
 	}
-	file := &inode{content: []byte("[Service]\nEnvironment=HTTP_PROXY=http://mine\n"), mode: 0o640, foreign: true}
-	if d.content(theirs) != nil {
-		d.put("/etc/capi-proxy-patcher/replaced/containerd.service.d-http-proxy.conf", file)
-		return d
-	}
-	d.put(theirs, file)
-	d.restarted()
 	return d
 }
 
@@ -77,23 +70,21 @@ func (s scenario) end(t *testing.T) *disk {
 func scenarios(t *testing.T) map[string]scenario {
 	t.Helper()
 	before, want := data(t, "old", "CA1\n", "script1\n"), data(t, rude, "CA2\n", "script2\n")
-	none := withTargets(t, want)
+	none, kubelet := withTargets(t, want), withTargets(t, want, contract.TargetKubelet, contract.TargetTrust)
 	isNew := func(call string, env, _ []byte) bool {
 		return call == "restart" && string(env) == string(want[contract.KeyProxyEnv])
 	}
 	isGone := func(call string, env, _ []byte) bool { return call == "restart" && env == nil }
 	return map[string]scenario{
-		"that works":                              {before: before, want: want},
-		"that is rolled back":                     {before: before, want: want, refuses: isNew},
-		"that adds files":                         {before: none, want: want},
-		"that adds files and is rolled back":      {before: none, want: want, refuses: isNew},
-		"that replaces a file":                    {before: none, want: replacing(want), foreign: true},
-		"that replaces a file, rolled back":       {before: none, want: replacing(want), foreign: true, refuses: isNew},
-		"that removes files":                      {before: before, want: none},
-		"that removes files and is rolled back":   {before: before, want: none, refuses: isGone},
-		"that restores a file":                    {before: before, want: none, foreign: true},
-		"that restores a file and is rolled back": {before: before, want: none, foreign: true, refuses: isGone},
-		"of fewer targets":                        {before: before, want: withTargets(t, want, contract.TargetContainerd)},
+		"that works":                            {before: before, want: want},
+		"that is rolled back":                   {before: before, want: want, refuses: isNew},
+		"that adds files":                       {before: none, want: want},
+		"that adds files and is rolled back":    {before: none, want: want, refuses: isNew},
+		"that removes files":                    {before: before, want: none},
+		"that removes files and is rolled back": {before: before, want: none, refuses: isGone},
+		"that adds files beside another":        {before: none, want: kubelet, foreign: true},
+		"that removes files beside another":     {before: kubelet, want: none, foreign: true},
+		"of fewer targets":                      {before: before, want: withTargets(t, want, contract.TargetContainerd)},
 	}
 }
 
@@ -211,14 +202,13 @@ func TestApply_IsConsistentAfterItWasKilled(t *testing.T) {
 		}
 		d.cutAt = 0
 		// The next version may be another one: the user has changed the Secret again, or back.
-		for name, next := range map[string]map[string][]byte{
-			"third": data(t, "third", "CA3\n", "script3\n"), "before": s.before, "the same": s.want,
-		} {
+		third := data(t, "third", "CA3\n", "script3\n")
+		if s.foreign {
+			third = withTargets(t, third, contract.TargetKubelet)
+		}
+		for name, next := range map[string]map[string][]byte{"third": third, "before": s.before, "the same": s.want} {
 			t.Run(name, func(t *testing.T) {
 				d := d.clone(t)
-				if s.foreign {
-					next = replacing(next)
-				}
 				ended(t, d, scenario{before: s.before, want: next, foreign: s.foreign}, d.host().Apply(version(t, next), nil))
 			})
 		}

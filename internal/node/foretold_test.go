@@ -28,7 +28,7 @@ func TestApply_DoesWhatPlanSays(t *testing.T) {
 				}
 				before := d.files()
 				d.brings(t, withTargets(t, changed, to...))
-				want, after := patch.ChangeOf(patch.Spec{Files: recipeOf(t, from).Files}, recipeOf(t, to), "", false), d.files()
+				want, after := patch.ChangeOf(patch.Spec{Files: recipeOf(t, from).Files}, recipeOf(t, to), ""), d.files()
 				var got patch.NodeChange
 				for _, path := range patch.ManagedPaths() {
 					was, had := before[path]

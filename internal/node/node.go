@@ -1,6 +1,6 @@
 // Package node brings a running node to a version of the product's files: it adds what is missing, replaces what
-// differs, removes what is not wanted, and restores what was there before if the services do not run with it. It
-// decides and orders; package nodeagent makes the system calls.
+// differs, removes what is not wanted, and restores what was there before if the services do not run with it. A file of
+// somebody else stays as it is. It decides and orders; package nodeagent makes the system calls.
 //
 // While an apply is under way the folder of the product on the node holds a journal, a folder with the previous files.
 // It appears and goes by a rename, so a run that finds one knows that the run before it did not end, finishes its work
@@ -30,8 +30,6 @@ const (
 	scrap = folder + "/.node-apply.scrap"
 	// absent ends the name of a file of the journal that says that there was no file of the product.
 	absent = ".absent"
-	// replaced holds files of others that were at a path of the product.
-	replaced = folder + "/replaced"
 	// lockFolder is locked. It is there before the first apply and after the last one.
 	lockFolder = "/etc"
 )
@@ -80,8 +78,6 @@ type Files interface {
 	Write(name string, content Content, mode fs.FileMode) error
 	// Rename renames a file, over one that may exist, or a folder.
 	Rename(from, to string) error
-	// Link gives a file another name, which nothing has.
-	Link(from, to string) error
 	// Remove removes a file or an empty folder.
 	Remove(name string) error
 	// Mkdir creates a folder.
@@ -185,14 +181,14 @@ func (h Host) apply(want Version, tried error) error {
 		return &RolledBackError{Cause: tried}
 	}
 	if plan.IsEmpty() {
-		return h.sweep(want)
+		return h.removeEmpty(folder)
 	}
 	if !now.interrupted {
 		if err := h.ready(want, plan); err != nil {
 			return err
 		}
 		if err := h.keep(now); err != nil {
-			return joined([]error{err, h.forget(), h.sweep(Version{})})
+			return joined([]error{err, h.forget(), h.removeEmpty(folder)})
 		}
 	} else if err := h.check(want, plan); err != nil {
 		return h.undo(now, plan, err)
@@ -204,7 +200,7 @@ func (h Host) apply(want Version, tried error) error {
 		return h.undo(now, plan, err)
 	}
 	// What failed when the node was prepared has been done now.
-	return joined([]error{h.removeFile(contract.PathProblems), h.forget(), h.sweep(want)})
+	return joined([]error{h.removeFile(contract.PathProblems), h.forget(), h.removeEmpty(folder)})
 }
 
 // removeFile removes a file, if there is one.
@@ -296,11 +292,8 @@ func (h Host) bring(now state, plan Plan, target map[string]File, reads []string
 		}
 	}
 	_, variables := target[contract.PathProxyEnv]
-	switch {
-	case !variables, len(reads) == 0 && now.addsOwn:
+	if !variables || len(reads) == 0 && now.addsOwn {
 		place(contract.PathNodeEnv, File{}, false)
-	case now.foreign[contract.PathNodeEnv] && len(reads) > 0:
-		failed = append(failed, h.setAside(contract.PathNodeEnv))
 	}
 	if touched || !whatever || now.interrupted || slices.Contains(plan.writes, contract.PathNodeEnv) {
 		touched, plan.Trust = true, plan.Trust && (trusts || len(late) > 0)
@@ -319,7 +312,8 @@ func (h Host) late(now state, loses bool) (map[string]File, error) {
 	if !loses {
 		return nil, nil //nolint:nilnil // an empty map
 	}
-	if _, kind, err := h.at(contract.PathTrustedCA); err != nil || kind != ours && !now.interrupted {
+	_, kind, err := h.at(contract.PathTrustedCA)
+	if err != nil || kind == foreign || kind == nothing && !now.interrupted {
 		return nil, err
 	}
 	return map[string]File{contract.PathTrustedCA: {Content: Content(noCertificates), Mode: modeBundle}}, nil
@@ -351,7 +345,7 @@ func (h Host) undo(now state, plan Plan, cause error) error {
 	h.Say("restoring the previous files")
 	touched, left := h.bring(now, plan, now.before, now.readBefore, true)
 	if left == nil {
-		left = joined([]error{h.forget(), h.sweep(Version{})})
+		left = joined([]error{h.forget(), h.removeEmpty(folder)})
 	}
 	if !touched && left == nil {
 		return cause
@@ -396,7 +390,7 @@ func (h Host) keep(now state) error {
 	return h.rename(scrap, journal)
 }
 
-// inJournal is the name of a file in the journal, and in the folder of files of others.
+// inJournal is the name of a file in the journal.
 func inJournal(name string) string {
 	if path.Dir(name) == folder {
 		return path.Base(name)
@@ -413,14 +407,6 @@ func (h Host) mkdir(name string, mode fs.FileMode) error {
 		return err
 	}
 	return h.Files.Sync(path.Dir(name))
-}
-
-// sweep removes folders of the product that are empty, on a node without files of a version.
-func (h Host) sweep(want Version) error {
-	if err := h.removeEmpty(replaced); err != nil || len(want.files) > 0 {
-		return err
-	}
-	return h.removeEmpty(folder)
 }
 
 // removeEmpty removes a folder if it is empty.
@@ -475,22 +461,18 @@ func (h Host) rename(from, to string) error {
 }
 
 // place gives a path of the product its file, whole and durable, or none, and reports whether it has written. A file of
-// somebody else is set aside, and comes back when the product's goes.
+// somebody else stays, and is an error where one of the product is wanted.
 func (h Host) place(name string, want File, wanted bool) (written bool, err error) {
 	current, kind, err := h.at(name)
-	if errors.Is(err, ErrNotRegular) && !wanted {
-		return false, nil // somebody else's
-	}
-	if err != nil || wanted && kind == ours && current.isLike(want.Content, want.Mode) {
+	switch {
+	case !wanted && (errors.Is(err, ErrNotRegular) || err == nil && kind != ours):
+		return false, nil
+	case err != nil, wanted && kind == ours && current.isLike(want.Content, want.Mode):
 		return false, err
-	}
-	if !wanted {
-		return h.clearPath(name, current, kind)
-	}
-	if kind == foreign {
-		if err := h.setAside(name); err != nil {
-			return true, err
-		}
+	case wanted && kind == foreign:
+		return false, foreignError(name)
+	case !wanted:
+		return true, h.take(name)
 	}
 	if err := h.mkdir(path.Dir(name), modeFolder); err != nil {
 		return false, err
@@ -505,70 +487,17 @@ func (h Host) place(name string, want File, wanted bool) (written bool, err erro
 	return true, h.rename(temporary, name)
 }
 
-// clearPath takes the product's file from a path, and brings back that of somebody else.
-func (h Host) clearPath(name string, current File, kind int) (written bool, err error) {
-	aside := path.Join(replaced, inJournal(name))
-	former, kept, err := h.former(name)
-	switch {
-	case err != nil:
-		return false, err
-	case kind == foreign && kept && current.isSame(former): // a power cut has left both names
-		if err := h.Files.Remove(aside); err != nil {
-			return true, err
-		}
-		return true, h.Files.Sync(replaced)
-	case kind == foreign, kind == nothing && !kept:
-		return false, nil
-	case kept:
-		if err := h.mkdir(path.Dir(name), modeFolder); err != nil {
-			return false, err
-		}
-		if err := h.rename(aside, name); err != nil {
-			return true, err
-		}
-		return true, h.Files.Sync(replaced)
-	}
-	if err := h.Files.Remove(name); err != nil {
-		return false, err
-	}
-	if err := h.Files.Sync(path.Dir(name)); err != nil || path.Dir(name) == folder {
-		return true, err
-	}
-	return true, h.removeEmpty(path.Dir(name))
-}
-
-// setAside gives a file of somebody else a second name, durably, unless it has one already. The path can be written
-// then, and is never without a file.
-func (h Host) setAside(name string) error {
-	if _, kept, err := h.former(name); err != nil || kept {
-		return err // look has refused another file
-	}
-	if err := h.mkdir(replaced, modePrivate); err != nil {
+// take removes a file of the product, and the folder of a drop-in that is empty then.
+func (h Host) take(name string) error {
+	if err := h.removeFile(name); err != nil || path.Dir(name) == folder {
 		return err
 	}
-	if err := h.Files.Link(name, path.Join(replaced, inJournal(name))); err != nil {
-		return err
-	}
-	return h.Files.Sync(replaced)
-}
-
-// former returns the file of somebody else that was at a path of the product, if there was one.
-func (h Host) former(name string) (f File, kept bool, err error) {
-	f, err = h.Files.Read(path.Join(replaced, inJournal(name)))
-	if errors.Is(err, fs.ErrNotExist) {
-		return File{}, false, nil
-	}
-	return f, err == nil, err
+	return h.removeEmpty(path.Dir(name))
 }
 
 // isLike reports whether a file needs no replacement.
 func (f File) isLike(content Content, mode fs.FileMode) bool {
 	return f.Owned && f.Mode == mode && bytes.Equal(f.Content, content)
-}
-
-// isSame reports whether two files are the same.
-func (f File) isSame(other File) bool {
-	return f.Owned == other.Owned && f.Mode == other.Mode && bytes.Equal(f.Content, other.Content)
 }
 
 // What is at a path of the product.

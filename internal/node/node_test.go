@@ -1,7 +1,6 @@
 package node_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -47,24 +46,17 @@ func withTargets(t *testing.T, data map[string][]byte, targets ...contract.Targe
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err = patch.NodeData(data, recipe, false)
+	data, err = patch.NodeData(data, recipe)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return data
 }
 
-// replacing is data whose files replace those of others.
-func replacing(data map[string][]byte) map[string][]byte {
-	data = maps.Clone(data)
-	data[contract.KeyNodeFiles] = bytes.Replace(data[contract.KeyNodeFiles], []byte("]}"), []byte(`],"replace":true}`), 1)
-	return data
-}
-
 // filesOf are the files of a recipe.
 func filesOf(t *testing.T, data map[string][]byte) []patch.NodeFile {
 	t.Helper()
-	files, _, err := patch.ReadNodeData(data)
+	files, err := patch.ReadNodeData(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,38 +212,18 @@ func (d *disk) onlyCalls(t *testing.T, kinds ...string) {
 
 func must(_, found *inode) *inode { return found }
 
-// A node as it was before the product: nothing of it is left, folders included, and files of somebody else are back.
+// A node as it was before the product: nothing of it is left, folders included.
 func TestApply_LeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	full := data(t, rude, "CA1\n", "x\n")
-	for foreign, aside := range map[string]string{
-		"": "/etc/capi-proxy-patcher/replaced", theirs: "/etc/capi-proxy-patcher/replaced/containerd.service.d-http-proxy.conf",
-		contract.PathNodeEnv: "/etc/capi-proxy-patcher/replaced/node.env",
-	} {
-		d := newDisk(t, withTargets(t, full))
-		delete(must(d.find("/etc")).names, "capi-proxy-patcher")
-		delete(must(d.find("/etc")).durable, "capi-proxy-patcher")
-		if foreign != "" {
-			d.put(foreign, &inode{content: []byte("[Service]\nEnvironment=HTTP_PROXY=http://mine\n"), mode: 0o640, foreign: true})
-			d.restarted()
-		}
-		before := d.tree()
-		kept := "keep the file of somebody else at " + foreign + " as " + aside
-		if plan, err := d.host().Plan(version(t, replacing(full))); err != nil || slices.Contains(plan.Lines(), kept) != (foreign != "") {
-			t.Errorf("%q: plan %q, %v", foreign, plan.Lines(), err)
-		}
-		d.brings(t, replacing(full))
-		if now := d.files(); now[aside] != before[foreign] {
-			t.Errorf("kept %q", now[aside])
-		}
-		restored := "restore " + foreign + " of somebody else"
-		if plan, err := d.host().Plan(version(t, withTargets(t, full))); err != nil || slices.Contains(plan.Lines(), restored) != (foreign != "") {
-			t.Errorf("%q: plan %q, %v", foreign, plan.Lines(), err)
-		}
-		d.brings(t, withTargets(t, full))
-		d.powerCut()
-		d.has(t, before)
-	}
+	d := newDisk(t, withTargets(t, full))
+	delete(must(d.find("/etc")).names, "capi-proxy-patcher")
+	delete(must(d.find("/etc")).durable, "capi-proxy-patcher")
+	before := d.tree()
+	d.brings(t, full)
+	d.brings(t, withTargets(t, full))
+	d.powerCut()
+	d.has(t, before)
 }
 
 func TestApply_WritesNothingThatCannotWork(t *testing.T) {
@@ -270,10 +242,10 @@ func TestApply_WritesNothingThatCannotWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, d := range []*disk{newDisk(t, before), newDisk(t, withTargets(t, before)), world(t, withTargets(t, before), true)} {
+			for _, d := range []*disk{newDisk(t, before), newDisk(t, withTargets(t, before))} {
 				test.change(d)
 				files := d.tree()
-				err := d.host().Apply(version(t, replacing(want)), nil)
+				err := d.host().Apply(version(t, want), nil)
 				if failed := (*node.RolledBackError)(nil); err == nil || errors.As(err, &failed) || !strings.HasPrefix(err.Error(), test.want) {
 					t.Errorf("%v", err)
 				}
@@ -281,24 +253,6 @@ func TestApply_WritesNothingThatCannotWork(t *testing.T) {
 				d.onlyCalls(t, "lock", "read", "list", "ready", "healthy", "room", "check")
 			}
 		})
-	}
-}
-
-// The user has written another file over the product's, after an earlier one of his was replaced.
-func TestApply_LosesNoFileOfSomebodyElse(t *testing.T) {
-	t.Parallel()
-	full := replacing(data(t, rude, "CA1\n", "x\n"))
-	d := world(t, full, true)
-	d.put(theirs, &inode{content: []byte("[Service]\n"), mode: 0o644})
-	files := d.files()
-	err := d.host().Apply(version(t, full), nil)
-	if err == nil || !strings.HasPrefix(err.Error(), theirs+" on this node ") || !strings.Contains(err.Error(), "remove one of them") {
-		t.Error(err)
-	}
-	d.brings(t, withTargets(t, full))
-	kept := "/etc/capi-proxy-patcher/replaced/containerd.service.d-http-proxy.conf"
-	if now := d.files(); now[theirs] != files[theirs] || now[kept] != files[kept] {
-		t.Errorf("%v", now)
 	}
 }
 
@@ -327,19 +281,73 @@ func TestApply_LeavesAFileOfSomebodyElse(t *testing.T) {
 		"a link":           {link: true, content: before[contract.KeyProxyEnv]},
 		"a folder":         newFolder(),
 	} {
-		for _, f := range filesOf(t, before) {
-			t.Run(name+" at "+f.Path, func(t *testing.T) {
-				t.Parallel()
-				d := newDisk(t, before)
-				d.put(f.Path, file)
-				files := d.tree()
-				err := d.host().Apply(version(t, want), nil)
-				if err == nil || !strings.HasPrefix(err.Error(), f.Path+" on this node ") {
-					t.Errorf("%v", err)
-				}
-				d.has(t, files)
-			})
+		for _, f := range append(filesOf(t, before), patch.NodeFile{Path: contract.PathNodeEnv}) {
+			for _, interrupted := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s at %s, interrupted %t", name, f.Path, interrupted), func(t *testing.T) {
+					t.Parallel()
+					d := newDisk(t, before)
+					d.put(f.Path, file)
+					if interrupted {
+						d.put("/etc/capi-proxy-patcher/.node-apply", newFolder())
+					}
+					files := d.tree()
+					err := d.host().Apply(version(t, want), nil)
+					if err == nil || !strings.HasPrefix(err.Error(), f.Path+" on this node ") {
+						t.Errorf("%v", err)
+					}
+					d.has(t, files)
+				})
+			}
 		}
+	}
+}
+
+// A drop-in of somebody else's that reads the variables counts as one of the product.
+func TestApply_LeavesTheFileOfOwnAddressesOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	d := newDisk(t, withTargets(t, data(t, "old", "", "x\n")))
+	d.put(systemd.DropInPath("kubelet"), &inode{content: []byte("[Service]\nEnvironmentFile=" + contract.PathProxyEnv + "\n"), mode: 0o644})
+	d.put(contract.PathNodeEnv, &inode{content: []byte("mine\n"), mode: 0o644})
+	files := d.tree()
+	err := d.host().Apply(version(t, withTargets(t, data(t, rude, "", "x\n"), contract.TargetCommands)), nil)
+	if err == nil || !strings.HasPrefix(err.Error(), contract.PathNodeEnv+" on this node ") {
+		t.Error(err)
+	}
+	d.has(t, files)
+}
+
+// Somebody writes a file after the run has looked. What the product had there before cannot come back then.
+func TestApply_LeavesAFileThatAppearsMeanwhile(t *testing.T) {
+	t.Parallel()
+	old, want := data(t, "old", "CA1\n", "x\n"), data(t, rude, "CA2\n", "y\n")
+	for name, test := range map[string]struct {
+		before map[string][]byte
+		left   bool
+	}{"on a node without the product": {withTargets(t, old), false}, "over a file of the product": {old, true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDisk(t, test.before)
+			file := &inode{content: []byte("mine\n"), mode: 0o640, foreign: true}
+			d.refuses = func(call string, _, _ []byte) bool {
+				if call == "check" {
+					d.put(theirs, file)
+				}
+				return false
+			}
+			err := d.host().Apply(version(t, want), nil)
+			failed := &node.RolledBackError{}
+			if !errors.As(err, &failed) || !strings.HasPrefix(err.Error(), theirs+" on this node ") || failed.Left != nil != test.left {
+				t.Fatal(err)
+			}
+			folder, found := d.find(theirs)
+			if found != file {
+				t.Errorf("it is %+v", found)
+			}
+			d.refuses = nil
+			delete(folder.names, "http-proxy.conf")
+			d.brings(t, want)
+			d.inForce(t, want)
+		})
 	}
 }
 

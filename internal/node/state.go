@@ -18,7 +18,6 @@ import (
 // Version is a version of the files of a node. Without files the node has none of the product.
 type Version struct {
 	files     map[string]File // by path
-	replaces  bool            // files of others
 	variables []systemd.Var
 	endpoints []string
 }
@@ -31,11 +30,11 @@ const noCertificates = systemd.EnvironmentFileHeader + "\n"
 
 // NewVersion reads the data of a mounted Secret, that of patch.NodeData.
 func NewVersion(data map[string][]byte) (Version, error) {
-	files, replaces, err := patch.ReadNodeData(data)
+	files, err := patch.ReadNodeData(data)
 	if err != nil {
 		return Version{}, err
 	}
-	v := Version{files: map[string]File{}, replaces: replaces}
+	v := Version{files: map[string]File{}}
 	for _, f := range files {
 		v.files[f.Path] = File{Content: f.Content, Mode: f.Mode, Owned: true}
 	}
@@ -117,8 +116,6 @@ type state struct {
 	interrupted bool
 	// current are the files of the product on the node, before those from before the apply that is under way, if one is.
 	current, before map[string]File
-	// foreign are the paths with a file of somebody else, formers those whose file of somebody else is kept aside.
-	foreign, formers map[string]bool
 	// others are the services with a file of somebody else at the path of the drop-in that reads contract.PathProxyEnv.
 	others []string
 	// readBefore are the services that read the previous variables.
@@ -127,61 +124,44 @@ type state struct {
 	addsOwn bool
 }
 
-// look reads the node and refuses one on which a version would replace a file of somebody else.
+// look reads the node and refuses one on which a version would replace a file of somebody else. A failure that stays
+// the same has the same words.
 func (h Host) look(want Version) (state, error) {
-	s := state{
-		current: map[string]File{}, before: map[string]File{}, foreign: map[string]bool{}, formers: map[string]bool{},
-	}
+	s := state{current: map[string]File{}, before: map[string]File{}}
 	_, err := h.Files.List(journal)
 	if s.interrupted = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s, err
 	}
-	theirs, paths := map[string]File{}, append(patch.ManagedPaths(), contract.PathNodeEnv)
-	for _, name := range paths {
+	_, variables := want.files[contract.PathProxyEnv]
+	theirs := map[string]File{}
+	for _, name := range append(patch.ManagedPaths(), contract.PathNodeEnv) { // the last is made from the others
 		f, kind, err := h.at(name)
 		_, wanted := want.files[name]
-		switch wanted = wanted || name == contract.PathNodeEnv && len(readers(want.files)) > 0; {
+		if name == contract.PathNodeEnv {
+			wanted = variables && len(readers(want.files))+len(readers(theirs)) > 0
+		}
+		switch {
 		case errors.Is(err, ErrNotRegular) && wanted:
 			return s, fmt.Errorf("%s on this node is not a regular file, or below a symbolic link: it is not %s's and stays "+
 				"as it is; remove it, or replace the Machine", name, contract.Name)
 		case errors.Is(err, ErrNotRegular):
-			s.foreign[name] = true
-			continue
 		case err != nil:
 			return s, err
-		}
-		if kind == ours {
+		case kind == foreign && wanted:
+			return s, foreignError(name)
+		case kind == foreign:
+			theirs[name] = f
+		case kind == ours:
 			s.current[name] = f
 		}
-		if s.foreign[name] = kind == foreign; kind == foreign {
-			theirs[name] = f
-		}
-		former, kept, err := h.former(name)
-		if err != nil {
-			return s, err
-		}
-		s.formers[name] = kept && (kind != foreign || f.isSame(former))
 	}
+	s.others = readers(theirs)
 	if err := h.previous(&s); err != nil {
 		return s, err
 	}
-	for _, name := range paths { // a failure that stays the same has the same words
-		if f, found := theirs[name]; found {
-			if err := h.refuse(s, want, name, f); err != nil {
-				return s, err
-			}
-		}
-	}
-	for _, service := range patch.UnitNames() {
-		if f, found := theirs[systemd.DropInPath(service)]; found && reads(f) {
-			s.others = append(s.others, service)
-		}
-	}
-	if _, variables := want.files[contract.PathProxyEnv]; !variables && len(s.others) > 0 {
-		if _, had := s.before[contract.PathProxyEnv]; had {
-			return s, fmt.Errorf("%s on this node has no line \"Managed by %s\" and reads %s, which is to be removed: change "+
-				"it first", systemd.DropInPath(s.others[0]), contract.Name, contract.PathProxyEnv)
-		}
+	if _, had := s.before[contract.PathProxyEnv]; had && !variables && len(s.others) > 0 {
+		return s, fmt.Errorf("%s on this node has no line \"Managed by %s\" and reads %s, which is to be removed: change "+
+			"it first", systemd.DropInPath(s.others[0]), contract.Name, contract.PathProxyEnv)
 	}
 	s.readBefore = slices.Concat(readers(s.before), s.others)
 	_, had := s.before[contract.PathNodeEnv]
@@ -189,26 +169,10 @@ func (h Host) look(want Version) (state, error) {
 	return s, nil
 }
 
-// refuse returns why a file of somebody else is not replaced, if it would have to be.
-func (h Host) refuse(s state, want Version, name string, theirs File) error {
-	_, wanted := want.files[name]
-	if !wanted && (name != contract.PathNodeEnv || len(readers(want.files)) == 0) {
-		return nil
-	}
-	_, had := s.before[name] // an apply that was interrupted has brought the file back
-	if !want.replaces && (!s.interrupted || !had) {
-		return fmt.Errorf("%s on this node has no line \"Managed by %s\": it is a file of somebody else and stays as it is; "+
-			"remove it, or have it replaced by annotation %s=%s of the Cluster", name, contract.Name,
-			contract.AnnotationInPlaceReplace, contract.InPlaceReplaceValue)
-	}
-	switch former, kept, err := h.former(name); {
-	case err != nil:
-		return err
-	case kept && !former.isSame(theirs):
-		return fmt.Errorf("%s on this node has no line \"Managed by %s\", and an earlier file of somebody else is kept as "+
-			"%s: remove one of them", name, contract.Name, path.Join(replaced, inJournal(name)))
-	}
-	return nil
+// foreignError is why a file of somebody else is not replaced.
+func foreignError(name string) error {
+	return fmt.Errorf("%s on this node has no line \"Managed by %s\": it is a file of somebody else and stays as it is; "+
+		"remove it, or replace the Machine", name, contract.Name)
 }
 
 // readers returns the services whose drop-in among files reads contract.PathProxyEnv.
@@ -265,21 +229,15 @@ type Plan struct {
 	// Services are restarted, in order.
 	Services []string
 
-	environment                       bool // changes
-	interrupted                       bool // an apply was
-	reads                             []string
-	writes, removes, replaces, brings []string
+	environment            bool // changes
+	interrupted            bool // an apply was
+	reads, writes, removes []string
 }
 
 // plan compares. After an interruption everything may have to be brought into force again.
 func (s state) plan(want Version) Plan {
 	p := Plan{interrupted: s.interrupted}
-	p.reads = readers(want.files)
-	for _, service := range s.others {
-		if _, wanted := want.files[systemd.DropInPath(service)]; !wanted {
-			p.reads = append(p.reads, service)
-		}
-	}
+	p.reads = slices.Concat(readers(want.files), s.others)
 	changes := func(name string) bool {
 		before, had := s.before[name]
 		f, wanted := want.files[name]
@@ -291,7 +249,7 @@ func (s state) plan(want Version) Plan {
 		switch {
 		case wanted && !current.isLike(f.Content, f.Mode):
 			p.writes = append(p.writes, name)
-		case !wanted && (has || s.formers[name]):
+		case !wanted && has:
 			p.removes = append(p.removes, name)
 		}
 	}
@@ -299,7 +257,7 @@ func (s state) plan(want Version) Plan {
 	own, hasOwn := s.current[contract.PathNodeEnv]
 	_, variables := want.files[contract.PathProxyEnv]
 	switch {
-	case !variables && hasOwn, !variables && s.formers[contract.PathNodeEnv]:
+	case !variables && hasOwn:
 		p.removes = append(p.removes, contract.PathNodeEnv)
 	case len(want.variables) > 0 && len(p.reads) > 0 && !own.isMadeFrom(want):
 		p.environment, p.writes = true, append(p.writes, contract.PathNodeEnv)
@@ -312,16 +270,6 @@ func (s state) plan(want Version) Plan {
 		// Both read the trust store, and nobody knows what they have read of a run that did not end.
 		if p.Trust || s.interrupted || uses && p.environment || changes(systemd.DropInPath(service)) {
 			p.Services = append(p.Services, service)
-		}
-	}
-	for _, name := range p.writes {
-		if s.foreign[name] {
-			p.replaces = append(p.replaces, name)
-		}
-	}
-	for _, name := range p.removes {
-		if s.formers[name] && !s.foreign[name] {
-			p.brings = append(p.brings, name)
 		}
 	}
 	return p
@@ -349,18 +297,11 @@ func (p Plan) Lines() []string {
 	if p.interrupted {
 		lines = append(lines, "finish an apply that was interrupted")
 	}
-	for _, name := range p.replaces {
-		lines = append(lines, "keep the file of somebody else at "+name+" as "+path.Join(replaced, inJournal(name)))
-	}
 	for _, name := range p.writes {
 		lines = append(lines, "write "+name)
 	}
 	for _, name := range p.removes {
-		if slices.Contains(p.brings, name) {
-			lines = append(lines, "restore "+name+" of somebody else")
-		} else {
-			lines = append(lines, "remove "+name)
-		}
+		lines = append(lines, "remove "+name)
 	}
 	if p.Trust {
 		lines = append(lines, "update the trust store")

@@ -147,7 +147,7 @@ func Check(ctx context.Context, o Options, out io.Writer) error {
 // version reads the mounted Secret, whose files are symbolic links.
 func (o Options) version() (node.Version, error) {
 	if o.From == "" {
-		data, err := patch.NodeData(nil, patch.Recipe{}, false)
+		data, err := patch.NodeData(nil, patch.Recipe{})
 		if err != nil {
 			return node.Version{}, err
 		}

@@ -43,7 +43,7 @@ func newFolders(t *testing.T) folders {
 	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:old@proxy:3128"))
 	f.mount(contract.KeyTrustedCABundle, systemd.EnvironmentFileHeader+"\n")
 	f.mount(contract.KeySetup, patch.Setup())
-	f.recipe(false, contract.TargetCommands, contract.TargetTrust)
+	f.recipe(contract.TargetCommands, contract.TargetTrust)
 	for key, at := range map[string]struct {
 		path string
 		mode fs.FileMode
@@ -59,11 +59,11 @@ func newFolders(t *testing.T) folders {
 }
 
 // recipe mounts the list of files for targets.
-func (f folders) recipe(replace bool, targets ...contract.Target) {
+func (f folders) recipe(targets ...contract.Target) {
 	f.t.Helper()
 	recipe, err := patch.NewRecipe(patch.Options{Targets: targets})
 	must(f.t, err)
-	data, err := patch.NodeData(nil, recipe, replace)
+	data, err := patch.NodeData(nil, recipe)
 	must(f.t, err)
 	f.mount(contract.KeyNodeFiles, string(data[contract.KeyNodeFiles]))
 }
@@ -178,8 +178,8 @@ func TestApply_FollowsNoLink(t *testing.T) {
 			t.Parallel()
 			f := newFolders(t)
 			f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:new@proxy:3128"))
-			f.recipe(true, contract.Targets()...)
-			f.put("/etc/systemd/system/containerd.service.d/http-proxy.conf", "[Service]\n", 0o644)
+			f.recipe(contract.Targets()...)
+			f.put(systemd.DropInPath("containerd"), systemd.EnvironmentFileHeader+"\n", 0o644)
 			elsewhere := filepath.Join(f.Root, "elsewhere")
 			if link.to != "elsewhere" {
 				elsewhere = filepath.Join(t.TempDir(), "elsewhere")
@@ -242,28 +242,6 @@ func TestApplyAgain_EndsWithEachNewCause(t *testing.T) {
 	}
 }
 
-func TestApply_KeepsAFileOfSomebodyElseForRoot(t *testing.T) {
-	t.Parallel()
-	f := newFolders(t)
-	f.recipe(true, contract.TargetCommands, contract.TargetTrust)
-	f.put(contract.PathProxyEnv, "HTTP_PROXY="+secret+"\n", 0o644)
-	before := f.tree()
-	must(t, nodeagent.Apply(t.Context(), f.Options, io.Discard))
-	const kept = "/etc/capi-proxy-patcher/replaced"
-	folder, err := os.Stat(f.path(kept))
-	if err != nil || folder.Mode().Perm() != 0o700 {
-		t.Errorf("%v %v", folder, err)
-	}
-	if tree := f.tree(); tree[kept+"/proxy.env"] != before[contract.PathProxyEnv] || tree[contract.PathProxyEnv] == before[contract.PathProxyEnv] {
-		t.Errorf("%v", tree)
-	}
-	must(t, nodeagent.Apply(t.Context(), nodeagent.Options{Root: f.Root}, io.Discard))
-	f.has(map[string]string{contract.PathProxyEnv: before[contract.PathProxyEnv]})
-	if _, err := os.Stat(f.path(kept)); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
-}
-
 func TestApply_AsksTheDefaultEndpointOnlyIfThereIsNoOther(t *testing.T) {
 	t.Parallel()
 	f := newFolders(t)
@@ -281,7 +259,7 @@ func TestApply_AsksTheDefaultEndpointOnlyIfThereIsNoOther(t *testing.T) {
 	}
 }
 
-// The drop-in is not there yet, or is somebody else's: what counts is the unit as it will be.
+// The drop-in is not there yet: what counts is the unit as it will be.
 func TestHealthy_NamesTheFileThatWouldHaveTheLastWord(t *testing.T) {
 	t.Parallel()
 	const folder, name = "/etc/systemd/system/kubelet.service.d/", "kubelet would have other values than those of the proxy Secret: "
@@ -289,12 +267,11 @@ func TestHealthy_NamesTheFileThatWouldHaveTheLastWord(t *testing.T) {
 	must(t, err)
 	data, err := patch.NodeData(map[string][]byte{
 		contract.KeyProxyEnv: []byte(proxyEnv(t, "http://u:"+secret+"@proxy:3128", "a.example.com")), contract.KeyTrustedCABundle: []byte(systemd.EnvironmentFileHeader + "\n"),
-	}, recipe, true)
+	}, recipe)
 	must(t, err)
 	version, err := node.NewVersion(data)
 	must(t, err)
 	for at, test := range map[string]struct{ dropIn, want string }{
-		"http-proxy.conf":    {"[Service]\nEnvironmentFile=/etc/mine.env\n", ""},
 		"10-earlier.conf":    {"[Service]\nEnvironmentFile=/etc/mine.env\n", ""},
 		"zz-later.conf":      {"[Service]\nEnvironmentFile=/etc/mine.env\n", name + "HTTPS_PROXY from /etc/mine.env, which " + folder + "zz-later.conf reads"},
 		"zz-reset.conf":      {"[Service]\nEnvironmentFile=\n", name + "HTTP_PROXY, HTTPS_PROXY, NO_PROXY not read from " + contract.PathProxyEnv + ", because " + folder + "zz-reset.conf resets EnvironmentFile="},
@@ -321,7 +298,7 @@ func TestHealthy_NamesTheFileThatWouldHaveTheLastWord(t *testing.T) {
 func TestApply_WritesNothingWithoutSystemd(t *testing.T) {
 	t.Parallel()
 	f := newFolders(t)
-	f.recipe(true, contract.Targets()...)
+	f.recipe(contract.Targets()...)
 	before := f.tree()
 	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:"+secret+"@proxy:3128"))
 	err := nodeagent.Apply(t.Context(), f.Options, &bytes.Buffer{})
@@ -336,7 +313,7 @@ func TestApply_WaitsForAnotherOne(t *testing.T) {
 	t.Parallel()
 	f := newFolders(t)
 	other := folders{t, nodeagent.Options{Root: f.Root, From: t.TempDir()}}
-	other.recipe(false, contract.TargetCommands, contract.TargetTrust)
+	other.recipe(contract.TargetCommands, contract.TargetTrust)
 	f.State = ""
 	for round := range 50 {
 		versions := map[string]string{}
@@ -418,7 +395,7 @@ func TestRead_BoundsWhatIsMounted(t *testing.T) {
 func TestWatch_SaysWhatDiffers(t *testing.T) {
 	t.Parallel()
 	f := newFolders(t)
-	f.recipe(false, contract.TargetKubelet, contract.TargetTrust)
+	f.recipe(contract.TargetKubelet, contract.TargetTrust)
 	recipe, err := patch.NewRecipe(patch.Options{Targets: []contract.Target{contract.TargetKubelet}})
 	must(t, err)
 	f.put(recipe.Files[1].Path, recipe.Files[1].Content, 0o644)

@@ -238,19 +238,6 @@ func (f Files) Room(name string) (uint64, error) {
 	return disk.Bavail * uint64(disk.Bsize), nil //nolint:gosec // a size
 }
 
-// Link implements node.Files.
-func (f Files) Link(from, to string) error {
-	from, _, err := f.plain(from)
-	if err != nil {
-		return err
-	}
-	to, _, err = f.plain(to)
-	if err != nil {
-		return err
-	}
-	return f.root.Link(from, to)
-}
-
 // Sync implements node.Files.
 func (f Files) Sync(name string) error {
 	folder, err := f.folder(name)

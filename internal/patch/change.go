@@ -13,8 +13,7 @@ type NodeChange struct {
 	Adds     []string `json:"adds,omitempty"`
 	Replaces []string `json:"replaces,omitempty"`
 	Removes  []string `json:"removes,omitempty"`
-	// Foreign are files of others that are kept aside and replaced, Conflicts those because of which nothing is changed.
-	Foreign   []string `json:"foreign,omitempty"`
+	// Conflicts are files of others, because of which nothing is changed.
 	Conflicts []string `json:"conflicts,omitempty"`
 	// Restarts are the services that may be restarted.
 	Restarts []string `json:"restarts,omitempty"`
@@ -22,8 +21,7 @@ type NodeChange struct {
 
 // ChangeOf is what an update in place changes on the node of a Machine with a bootstrap spec. got is
 // contract.AnnotationUpdatedFiles: FilesDigest of the files that the node got in place since, "" if it got none.
-// replace reports that files of others are replaced.
-func ChangeOf(spec Spec, recipe Recipe, got string, replace bool) NodeChange {
+func ChangeOf(spec Spec, recipe Recipe, got string) NodeChange {
 	unknown := false
 	switch got {
 	case "":
@@ -46,13 +44,13 @@ func ChangeOf(spec Spec, recipe Recipe, got string, replace bool) NodeChange {
 		case has == nil:
 			c.Adds = append(c.Adds, name)
 		case !IsManagedFile(*has):
-			c.Foreign = append(c.Foreign, name)
+			c.Conflicts = append(c.Conflicts, name)
 		}
 	}
-	if len(c.Foreign) > 0 && !replace {
-		return NodeChange{Conflicts: c.Foreign}
+	if len(c.Conflicts) > 0 {
+		return NodeChange{Conflicts: c.Conflicts}
 	}
-	changed := slices.Concat(c.Adds, c.Replaces, c.Removes, c.Foreign)
+	changed := slices.Concat(c.Adds, c.Replaces, c.Removes)
 	for _, u := range Units() {
 		dropIn := u.DropIn()
 		if slices.Contains(changed, dropIn) || slices.Contains(changed, contract.PathTrustedCA) ||

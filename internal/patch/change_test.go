@@ -29,11 +29,10 @@ func TestChangeOf_SaysWhatIsChangedOnANode(t *testing.T) {
 		return spec
 	}
 	for name, test := range map[string]struct {
-		spec    patch.Spec
-		recipe  patch.Recipe
-		got     string
-		replace bool
-		want    patch.NodeChange
+		spec   patch.Spec
+		recipe patch.Recipe
+		got    string
+		want   patch.NodeChange
 	}{
 		"made without the product": {spec: own, recipe: all, want: patch.NodeChange{Adds: []string{env, ca, setup, containerd, kubelet}, Restarts: both}},
 		"made with the recipe":     {spec: ensured, recipe: all, want: patch.NodeChange{Replaces: []string{env, ca, setup}, Restarts: both}},
@@ -43,16 +42,15 @@ func TestChangeOf_SaysWhatIsChangedOnANode(t *testing.T) {
 		"got them in place":        {spec: own, recipe: all, got: patch.FilesDigest(all), want: patch.NodeChange{Replaces: []string{env, ca, setup}, Restarts: both}},
 		"got others in place":      {spec: own, recipe: of(contract.TargetKubelet), got: "other", want: patch.NodeChange{Replaces: []string{env, setup, kubelet}, Removes: []string{ca, containerd}, Restarts: both}},
 		"lost them in place":       {spec: ensured, recipe: all, got: contract.FilesRemovedValue, want: patch.NodeChange{Adds: []string{env, ca, setup, containerd, kubelet}, Restarts: both}},
-		"a drop-in by hand":        {spec: with(own, kubelet), recipe: all, replace: true, want: patch.NodeChange{Adds: []string{env, ca, setup, containerd}, Foreign: []string{kubelet}, Restarts: both}},
-		"that is a conflict":       {spec: with(own, "/etc/systemd/system//kubelet.service.d/http-proxy.conf"), recipe: all, want: patch.NodeChange{Conflicts: []string{kubelet}}},
-		"that was replaced before": {spec: with(own, kubelet), recipe: all, got: patch.FilesDigest(all), want: patch.NodeChange{Replaces: []string{env, ca, setup}, Restarts: both}},
+		"a drop-in by hand":        {spec: with(own, "/etc/systemd/system//kubelet.service.d/http-proxy.conf"), recipe: all, want: patch.NodeChange{Conflicts: []string{kubelet}}},
+		"a drop-in that has gone":  {spec: with(own, kubelet), recipe: all, got: patch.FilesDigest(all), want: patch.NodeChange{Replaces: []string{env, ca, setup}, Restarts: both}},
 		"that is not in the way":   {spec: with(own, containerd), recipe: of(contract.TargetKubelet), want: patch.NodeChange{Adds: []string{env, setup, kubelet}, Restarts: both[1:]}},
 		"only certificates":        {spec: own, recipe: of(contract.TargetTrust), want: patch.NodeChange{Adds: []string{ca, setup}, Restarts: both}},
 		"commands only":            {spec: own, recipe: of(contract.TargetCommands), want: patch.NodeChange{Adds: []string{env, setup}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := patch.ChangeOf(test.spec, test.recipe, test.got, test.replace)
+			got := patch.ChangeOf(test.spec, test.recipe, test.got)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

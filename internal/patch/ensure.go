@@ -54,8 +54,6 @@ type Plan struct {
 type ConflictError struct {
 	// Conflicts are one or more findings in the order of the spec. Their places are in the spec.
 	Conflicts finding.Errors
-	// OnlyFiles reports that all of them are files at paths that a running node gets from the product.
-	OnlyFiles bool
 }
 
 func (e *ConflictError) Error() string { return e.Conflicts.Error() }
@@ -66,8 +64,8 @@ func (e *ConflictError) Error() string { return e.Conflicts.Error() }
 //
 // A file of the user at a managed path, in whatever systemd folder, is a *ConflictError.
 func Ensure(spec Spec, recipe Recipe) (Plan, error) {
-	if conflicts, onlyFiles := conflicts(spec, recipe); len(conflicts) > 0 {
-		return Plan{}, &ConflictError{Conflicts: conflicts, OnlyFiles: onlyFiles}
+	if conflicts := conflicts(spec, recipe); len(conflicts) > 0 {
+		return Plan{}, &ConflictError{Conflicts: conflicts}
 	}
 	plan := Plan{Warnings: overrides(spec, recipe)}
 	post := recipe.Post
@@ -110,10 +108,9 @@ func isDropIn(p string) bool {
 	return slices.ContainsFunc(Units(), func(u Unit) bool { return systemd.DropInOf(p, u.Name()) == systemd.DropInName })
 }
 
-// conflicts returns the conflicts of spec with recipe, and whether a running node can have all of recipe beside them.
-func conflicts(spec Spec, recipe Recipe) (found finding.Errors, onlyFiles bool) {
+// conflicts returns the conflicts of spec with recipe.
+func conflicts(spec Spec, recipe Recipe) (found finding.Errors) {
 	var needed []contract.Target // for conflicts
-	onlyFiles = true
 	wanted := recipe.Files
 	if fileAt(recipe.Files, contract.PathProxyEnv) != nil { // from which the node writes a file that no spec has
 		wanted = append(slices.Clip(wanted), File{Path: contract.PathNodeEnv})
@@ -129,7 +126,6 @@ func conflicts(spec Spec, recipe Recipe) (found finding.Errors, onlyFiles bool) 
 		found = append(found, entryFinding(ListFiles, i, "already writes "+f.Path, "remove that file from the spec, "+
 			"in the same write that sets label "+contract.LabelEnabled+" or in a later one"))
 		needed = append(needed, targetsOf(wanted[at].Path)...)
-		onlyFiles = onlyFiles && wanted[at].Path != contract.PathNodeEnv
 	}
 	inTheWay := func(t contract.Target) bool { return slices.Contains(needed, t) }
 	left := make([]string, 0, len(recipe.Targets))
@@ -150,11 +146,10 @@ func conflicts(spec Spec, recipe Recipe) (found finding.Errors, onlyFiles bool) 
 				found = append(found, entryFinding(list.name, i,
 					fmt.Sprintf("ends with the marker %q of managed commands but is not one", strings.TrimSpace(mark)),
 					"remove the marker"))
-				onlyFiles = false
 			}
 		}
 	}
-	return found, onlyFiles
+	return found
 }
 
 // entryFinding returns a finding about an entry of a list.

@@ -26,15 +26,12 @@ type NodeFile struct {
 type nodeFiles struct {
 	// Files are paths.
 	Files []string `json:"files"`
-	// Replace lets the node replace files of others.
-	Replace bool `json:"replace,omitempty"`
 }
 
 // NodeData adds contract.KeyNodeFiles to the data of a generated Secret: the files of a recipe, which get the bytes and
 // the modes that a new Machine gets by its spec. A recipe without files removes those of the product from a node.
-// replace lets the node replace files of others.
-func NodeData(generated map[string][]byte, recipe Recipe, replace bool) (map[string][]byte, error) {
-	list := nodeFiles{Files: []string{}, Replace: replace}
+func NodeData(generated map[string][]byte, recipe Recipe) (map[string][]byte, error) {
+	list := nodeFiles{Files: []string{}}
 	for _, f := range recipe.Files {
 		list.Files = append(list.Files, f.Path)
 	}
@@ -70,20 +67,20 @@ func FilesDigest(recipe Recipe) string {
 // ReadNodeData reads what NodeData has written. Variables and certificates come from the data, all else from this
 // program. A path that is not the product's is an error, and so is content without the mark of the product, because the
 // next version could not replace it.
-func ReadNodeData(data map[string][]byte) (files []NodeFile, replace bool, err error) {
+func ReadNodeData(data map[string][]byte) (files []NodeFile, err error) {
 	text, found := data[contract.KeyNodeFiles]
 	if !found {
-		return nil, false, fmt.Errorf("there is no key %s in the mounted Secret", contract.KeyNodeFiles)
+		return nil, fmt.Errorf("there is no key %s in the mounted Secret", contract.KeyNodeFiles)
 	}
 	var list nodeFiles
 	if err := json.Unmarshal(text, &list); err != nil || list.Files == nil {
-		return nil, false, errors.New("key " + contract.KeyNodeFiles + " of the mounted Secret is not a list of files")
+		return nil, errors.New("key " + contract.KeyNodeFiles + " of the mounted Secret is not a list of files")
 	}
 	for _, name := range list.Files {
 		i := slices.IndexFunc(managedFiles(), func(f managedFile) bool { return f.path == name })
 		if i < 0 {
-			return nil, false, fmt.Errorf("key %s of the mounted Secret, file %.100q: not a path of %s", contract.KeyNodeFiles,
-				name, contract.Name)
+			return nil, fmt.Errorf("key %s of the mounted Secret, file %.100q: not a path of %s", contract.KeyNodeFiles, name,
+				contract.Name)
 		}
 		f := managedFiles()[i]
 		content := []byte(f.content)
@@ -95,11 +92,11 @@ func ReadNodeData(data map[string][]byte) (files []NodeFile, replace bool, err e
 			content = data[f.key]
 		}
 		if !HasMark(string(content)) {
-			return nil, false, fmt.Errorf("key %s of the mounted Secret has no line \"Managed by %s\"", f.key, contract.Name)
+			return nil, fmt.Errorf("key %s of the mounted Secret has no line \"Managed by %s\"", f.key, contract.Name)
 		}
 		files = append(files, NodeFile{Path: f.path, Mode: f.mode, Content: content})
 	}
-	return files, list.Replace, nil
+	return files, nil
 }
 
 // ManagedPaths returns the paths of the files of every recipe: those of the product's folder, then drop-ins, which

@@ -235,17 +235,11 @@ func (d decider) apply(values Values, secret string) (Decision, error) {
 		return d.refuse(out, err), nil
 	}
 	applied, refused := d.edits(recipe)
-	inPlace := d.replacesOnNodes(refused)
-	if refused != nil && !inPlace {
+	if refused != nil {
 		return d.refuse(out, refused), nil
 	}
 	if left, cannot, err := d.infrastructure(); cannot || err != nil {
 		return left, err
-	}
-	if inPlace {
-		out = d.refuse(out, refused)
-		out.InPlace, out.Recipe, out.Secret = true, &recipe, secret
-		return out, nil
 	}
 	out.Warnings = applied.Warnings
 	out.Edits, out.Version, out.Recipe, out.Secret = applied.Edits, recipe.Version, &recipe, secret
@@ -278,14 +272,6 @@ func (d decider) edits(recipe patch.Recipe) (patch.Plan, error) {
 		return patch.Ensure(d.Spec, recipe)
 	}
 	return Apply(d.stored, d.Spec, recipe)
-}
-
-// replacesOnNodes reports whether the files of the user that are in the way of a recipe are replaced on running nodes.
-// In the spec they stay until the user removes them, because that replaces Machines.
-func (d decider) replacesOnNodes(refused error) bool {
-	conflict, ok := errors.AsType[*patch.ConflictError](refused)
-	return ok && conflict.OnlyFiles && d.want.InPlace && d.want.Options.Rollout == contract.RolloutInPlace &&
-		d.want.Options.ReplaceFiles
 }
 
 // refuse leaves an object unchanged whose recipe cannot be made or applied.

@@ -163,10 +163,6 @@ var (
 		s.object.Spec.Files = append(s.object.Spec.Files,
 			patch.File{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf"})
 	}
-	// replacing is that running nodes get the files, and files of others on them are replaced.
-	replacing is = func(s *scene) {
-		s.want.InPlace, s.want.Options.Rollout, s.want.Options.ReplaceFiles = true, contract.RolloutInPlace, true
-	}
 
 	begun      is = func(s *scene) { s.answers.begun = true }
 	taken      is = func(s *scene) { s.answers.taken = "it is somebody else's" }
@@ -328,67 +324,6 @@ func TestDecide_WithoutTheLabel(t *testing.T) {
 		{"a write to a template that no pool uses", template, []is{patched, unused, updated}, "leaves"},
 		{"a write to a running control plane", controlPlane, []is{patched, running, updated}, "leaves"},
 	}, disabled)
-}
-
-// TestDecide_KeepsAFileThatRunningNodesReplace has a file of the user's in the way in a spec. Its nodes get the files of
-// the recipe, and the generated Secret has to be there for them.
-func TestDecide_KeepsAFileThatRunningNodesReplace(t *testing.T) {
-	t.Parallel()
-	const secret = " prod-proxy-files"
-	kept := func(s *scene) { s.want.Options.ReplaceFiles = false }
-	notInstalled := func(s *scene) { s.want.InPlace = false }
-	staticPods := func(s *scene) { s.want.Options.Targets = append(contract.Targets(), contract.TargetStaticPods) }
-	file := func(path string) is {
-		return func(s *scene) { s.object.Spec.Files = append(s.object.Spec.Files, patch.File{Path: path}) }
-	}
-	marked := func(s *scene) {
-		s.object.Spec.PreKubeadmCommands = append(s.object.Spec.PreKubeadmCommands, "mine # "+contract.Name)
-	}
-	full := func(s *scene) {
-		for range 200 {
-			s.object.Spec.Files = append(s.object.Spec.Files, patch.File{Path: "/mine"})
-		}
-	}
-	for _, test := range []struct {
-		row
-		inPlace bool
-	}{
-		{row{"a template", template, []is{inTheWay, replacing}, "leaves, note / values" + secret + " infrastructure"}, true},
-		{row{"a control plane with Machines", controlPlane, []is{inTheWay, replacing, running}, "leaves, note / values" + secret}, true},
-		{row{"one whose Machines the user replaces", controlPlane, []is{inTheWay, replacing, running, rolling}, "leaves, note / values" + secret}, true},
-		{row{"one that is held back", controlPlane, []is{inTheWay, replacing, paused(contract.PausedForPatch)}, "leaves, resumes, note / values" + secret}, true},
-		{row{"the KubeadmConfig of a MachinePool", config, []is{inTheWay, replacing, running}, "leaves, note / values" + secret + " infrastructure"}, true},
-		{row{"a file of variables", template, []is{file(contract.PathProxyEnv), replacing}, "leaves, note / values" + secret + " infrastructure"}, true},
-		{row{"a drop-in for packages", template, []is{file("/usr/lib/systemd/system/containerd.service.d/http-proxy.conf"), replacing}, "leaves, note / values" + secret + " infrastructure"}, true},
-		{row{"with static Pods, which no running node gets", template, []is{inTheWay, replacing, staticPods}, "leaves, ConflictingFile / values" + secret + " infrastructure"}, true},
-		{row{"a proxy Secret that cannot be used", template, []is{inTheWay, replacing, rejected}, "leaves, note / values" + secret + " infrastructure"}, true},
-		{row{"the file is removed", template, []is{replacing}, "brings / values" + secret + " infrastructure"}, false},
-		{row{"for Windows", template, []is{inTheWay, replacing, onWindows}, "leaves, note / values" + secret + " infrastructure"}, false},
-		{row{"without the annotation", template, []is{inTheWay, replacing, kept}, "leaves, ConflictingFile / values" + secret}, false},
-		{row{"another rollout", template, []is{inTheWay, replacing, immediate}, "leaves, ConflictingFile / values" + secret}, false},
-		{row{"no updates in place", template, []is{inTheWay, replacing, notInstalled}, "leaves, ConflictingFile / values" + secret}, false},
-		{row{"a file that nodes do not replace", template, []is{inTheWay, file(contract.PathNodeEnv), replacing}, "leaves, ConflictingFile / values" + secret}, false},
-		{row{"a command in the way, too", template, []is{inTheWay, marked, replacing}, "leaves, ConflictingFile / values" + secret}, false},
-		{row{"a spec without room", template, []is{full, replacing}, "leaves, ConflictingFile / values" + secret}, false},
-		{row{"the name of the generated Secret is taken", template, []is{inTheWay, replacing, taken}, "leaves, NameTaken / values" + secret}, false},
-		{row{"without the label", template, []is{inTheWay, replacing, disabled}, "leaves"}, false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := newScene(t, test.kind, test.is...)
-			if got := s.outcome(t); got != test.want {
-				t.Errorf("\ngot  %s\nwant %s", got, test.want)
-			}
-			d, err := plan.Decide(s.object, s.want, &s.answers)
-			if err != nil || d.InPlace != test.inPlace || len(d.Edits) > 0 != strings.HasPrefix(test.want, "brings") {
-				t.Errorf("in place %v, %d edits, error %v", d.InPlace, len(d.Edits), err)
-			}
-			if test.inPlace && (d.Secret != "prod-proxy-files" || d.Recipe == nil || len(d.Recipe.Files) == 0 ||
-				d.Outcome() != plan.OutcomeWaiting) {
-				t.Errorf("Secret %q, recipe %+v, outcome %s", d.Secret, d.Recipe, d.Outcome())
-			}
-		})
-	}
 }
 
 // TestDecide_KnowsWhatMachinesShouldHave by the recipe: none if it is not known, and an empty one for no entry.

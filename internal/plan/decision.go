@@ -2,7 +2,6 @@ package plan
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
@@ -26,8 +25,6 @@ type Want struct {
 	Version int
 	// Admission reports whether webhooks patch an object together with a change of the user.
 	Admission bool
-	// InPlace reports whether running nodes of a Cluster that asks for updates in place get them.
-	InPlace bool
 }
 
 // Object is a bootstrap object as Decide reads it.
@@ -122,8 +119,6 @@ type Decision struct {
 	Resolution *resolve.Resolution
 	// Waits reports that the edits wait for the user's next rollout.
 	Waits bool
-	// InPlace reports that files of the user are in the way in the spec, and are replaced on running nodes.
-	InPlace bool
 	// Findings are the reasons why the object is not as the Cluster asks.
 	Findings []finding.Finding
 	// Refused is why the recipe cannot be made or, if it is a *patch.ConflictError, applied; else nil.
@@ -177,9 +172,9 @@ func (d Decision) removes() bool { return d.Recipe != nil && d.Recipe.Version ==
 // Outcome returns one of the outcomes.
 func (d Decision) Outcome() string {
 	switch {
-	case d.Refused != nil && !d.InPlace:
+	case d.Refused != nil:
 		return OutcomeConflict
-	case d.Waits || d.InPlace:
+	case d.Waits:
 		return OutcomeWaiting
 	case d.Recipe == nil:
 		return OutcomeLeftAlone
@@ -193,10 +188,7 @@ func (d Decision) Outcome() string {
 // Report returns everything about a decision that an operator should know.
 func (d Decision) Report() []finding.Finding {
 	found := d.Findings
-	switch {
-	case d.InPlace && patch.FilesDigest(*d.Recipe) != "": // else nodes do not get all of it
-		found = append(found, replacedOnNodes(d.object, d.Refused))
-	case d.Refused != nil:
+	if d.Refused != nil {
 		found = append(found, Refused(d.object, d.Refused))
 	}
 	for _, warning := range d.Warnings {
@@ -213,19 +205,4 @@ func Refused(name string, err error) finding.Finding {
 		return finding.Finding{Reason: contract.ReasonInvalidSettings, Message: message}
 	}
 	return finding.Finding{Reason: contract.ReasonConflictingFile, Message: message}
-}
-
-// replacedOnNodes is the note about files of the user that are in the way in a spec, and are replaced on running nodes.
-func replacedOnNodes(name string, err error) finding.Finding {
-	var found finding.Errors
-	if conflict, ok := errors.AsType[*patch.ConflictError](err); ok {
-		found = slices.Clone(conflict.Conflicts)
-	}
-	for i := range found {
-		found[i].Advice = ""
-	}
-	return finding.Finding{
-		Message: name + ": " + found.Error() + "; running nodes get the files in place",
-		Advice:  "remove that file from the spec in the write of your next rollout",
-	}
 }

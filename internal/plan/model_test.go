@@ -67,8 +67,8 @@ func newStored(kind string) *stored {
 	s := &stored{
 		kind: kind, annotations: map[string]string{}, own: own(), spec: own(), busy: true,
 	}
-	s.want = plan.Want{Cluster: "prod", Admission: true, InPlace: true, Options: intent.Options{
-		Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets(), ReplaceFiles: true,
+	s.want = plan.Want{Cluster: "prod", Admission: true, Options: intent.Options{
+		Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets(),
 	}}
 	if kind != plan.KindControlPlane {
 		s.pools = []plan.Pool{{

@@ -192,7 +192,7 @@ func NodeData(options intent.Options, data map[string][]byte) (map[string][]byte
 	if err != nil {
 		return nil, err
 	}
-	return patch.NodeData(data, recipe, options.ReplaceFiles)
+	return patch.NodeData(data, recipe)
 }
 
 // NodeFiles returns patch.FilesDigest of the files that NodeData lists.

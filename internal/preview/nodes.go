@@ -9,7 +9,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -35,17 +34,16 @@ type Restart struct {
 func restarts(ctx context.Context, w *world.Reader, api client.Reader, cluster *kinds.Cluster, result Result,
 	begins bool,
 ) ([]Restart, error) {
-	replace := cluster.Annotations[contract.AnnotationInPlaceReplace] == contract.InPlaceReplaceValue
-	all, err := ofMachines(ctx, w, api, cluster, result, replace, begins)
+	all, err := ofMachines(ctx, w, api, cluster, result, begins)
 	if err != nil {
 		return nil, err
 	}
-	return ofMachinePools(ctx, w, api, cluster, result, all, replace, begins)
+	return ofMachinePools(ctx, w, api, cluster, result, all, begins)
 }
 
 // ofMachines adds the nodes of Machines that are behind.
 func ofMachines(ctx context.Context, w *world.Reader, api client.Reader, cluster *kinds.Cluster, result Result,
-	replace, begins bool,
+	begins bool,
 ) (all []Restart, err error) {
 	if result.Behind == nil {
 		return nil, nil
@@ -79,7 +77,7 @@ func ofMachines(ctx context.Context, w *world.Reader, api client.Reader, cluster
 				}
 				spec.Files = from.Recipe.Files
 			}
-			change := patch.ChangeOf(spec, *from.Recipe, update.Files, replace)
+			change := patch.ChangeOf(spec, *from.Recipe, update.Files)
 			all = add(all, group.Kind, group.Name, machine.Name, list.Items[i].Status.NodeRef.Name, change)
 		}
 	}
@@ -89,7 +87,7 @@ func ofMachines(ctx context.Context, w *world.Reader, api client.Reader, cluster
 // ofMachinePools adds the nodes of MachinePools whose files change with this pass. Which of them have had the files
 // before is known in the workload cluster alone.
 func ofMachinePools(ctx context.Context, w *world.Reader, api client.Reader, cluster *kinds.Cluster, result Result,
-	all []Restart, replace, begins bool,
+	all []Restart, begins bool,
 ) ([]Restart, error) {
 	for _, o := range result.Reconciled {
 		if o.Kind != plan.KindConfig || o.Recipe == nil || len(o.Recipe.Files) == 0 {
@@ -99,8 +97,8 @@ func ofMachinePools(ctx context.Context, w *world.Reader, api client.Reader, clu
 		if err := w.Get(ctx, client.ObjectKeyFromObject(o), config); client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
-		change := patch.ChangeOf(config.Bootstrap().View(), *o.Recipe, "", replace)
-		others := len(change.Adds) + len(change.Removes) + len(change.Foreign) + len(change.Conflicts)
+		change := patch.ChangeOf(config.Bootstrap().View(), *o.Recipe, "")
+		others := len(change.Adds) + len(change.Removes) + len(change.Conflicts)
 		if !begins && !result.writesSecret(o.Secret) && others == 0 {
 			continue
 		}

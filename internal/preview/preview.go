@@ -191,7 +191,7 @@ func (r *runner) try(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	writer := &dryRun{Client: client.NewDryRunClient(api), reader: w}
-	c, err := newController(o, api, w, writer, result.Before.Published != contract.ReasonInPlaceNotInstalled)
+	c, err := newController(o, api, writer, w)
 	if err != nil {
 		return Result{}, err
 	}
@@ -274,10 +274,7 @@ func (r Result) Differs() bool {
 	return slices.ContainsFunc(r.Writes, func(w Write) bool { return w.Kind == "Secret" && w.Verb == "update" })
 }
 
-// newController returns a controller. inPlace is controller.Config.InPlace.
-func newController(o Options, api client.Client, w *world.Reader, writer client.Client, inPlace bool) (
-	*controller.Controller, error,
-) {
+func newController(o Options, api, writer client.Client, w *world.Reader) (*controller.Controller, error) {
 	live := w.Live()
 	return controller.New(controller.Config{
 		Client: writer, Live: live,
@@ -287,7 +284,6 @@ func newController(o Options, api client.Client, w *world.Reader, writer client.
 			Now:          o.Now, Known: cache.NewExpiring(),
 		},
 		Admission: true,
-		InPlace:   inPlace,
 		Recorder:  noEvents{},
 		Now:       o.Now,
 	})

@@ -49,7 +49,7 @@ func TestPrint_SaysWhatIsReplacedAndWhatStays(t *testing.T) {
 		Rolls:  []Roll{{plan.KindControlPlane, "cp", []string{"cp-a", "cp-b"}, "it changes"}},
 		Restarts: []Restart{
 			{"MachineDeployment", "gpu", []string{"gpu-a"}, []string{"node-1"}, patch.NodeChange{
-				Adds: []string{"/a", "/b"}, Replaces: []string{"/c"}, Removes: []string{"/d"}, Foreign: []string{"/e"},
+				Adds: []string{"/a", "/b"}, Replaces: []string{"/c"}, Removes: []string{"/d"},
 				Restarts: []string{"containerd", "kubelet"},
 			}},
 			{"MachineDeployment", "mixed", []string{"mixed-b"}, []string{"node-2"}, patch.NodeChange{Replaces: []string{"/c"}}},
@@ -72,7 +72,6 @@ Machines that are replaced at once:
 
 Nodes that are changed in place, as far as their files differ:
   1 of MachineDeployment gpu: node-1
-    keeps aside and replaces files of others at /e
     adds /a, /b
     replaces /c
     removes /d
@@ -80,7 +79,7 @@ Nodes that are changed in place, as far as their files differ:
   1 of MachineDeployment mixed: node-2
     replaces /c
   1 of MachineDeployment mixed: node-3
-    nothing, because of files of others at /e
+    nothing while there are files of others at /e
   2 of MachinePool pool: node-4, node-5
     adds /a
 

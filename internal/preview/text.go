@@ -142,8 +142,7 @@ func textOf(restarts []Restart) string {
 			does  string
 			names []string
 		}{
-			{"nothing, because of files of others at", r.Conflicts},
-			{"keeps aside and replaces files of others at", r.Foreign},
+			{"nothing while there are files of others at", r.Conflicts},
 			{"adds", r.Adds},
 			{"replaces", r.Replaces},
 			{"removes", r.Removes},

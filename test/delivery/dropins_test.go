@@ -1,9 +1,7 @@
 package delivery
 
 import (
-	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -28,19 +26,14 @@ func dropIns() bootstrapv1.KubeadmConfigSpec {
 	}
 }
 
-// byHand is a Cluster whose running Machines, one of the control plane and two workers, have drop-ins by hand, as their
-// specs have. It records what its user does, and what the condition says then.
-type byHand struct {
-	followed
-
-	transcript strings.Builder
-}
-
-func newByHand(t *testing.T) *byHand {
-	t.Helper()
-	c := &byHand{}
+// TestInPlace_ChangesWorkersWithoutDropInsByHand has a control plane and workers with drop-ins by hand. Workers whose
+// template and nodes have them no more get the files; the control plane stays as it is until its user's next rollout. What
+// the user sees is in docs/migration.md.
+func TestInPlace_ChangesWorkersWithoutDropInsByHand(t *testing.T) {
+	t.Parallel()
+	var c followed
 	now := timeOfDay()
-	in, _ := newInPlace(t, func(in inPlace) {
+	c.inPlace, _ = newInPlace(t, func(in inPlace) {
 		c.inPlace = in
 		c.kubelets = kubelets{t: t, remote: in.remote, says: func(*corev1.Pod, string) *corev1.PodStatus { return podStatus(true, now) }}
 		controllers(t, in.workload)
@@ -59,107 +52,35 @@ func newByHand(t *testing.T) *byHand {
 			o.Deployment)
 		in.joins("md-1", dropIns())
 		in.joins("md-2", dropIns())
-		for _, node := range []string{"cp-1", "md-1", "md-2", "md-3"} {
+		for _, node := range []string{"cp-1", "md-1", "md-2"} {
 			newNode(t, in.remote, node)
 		}
-		c.types("kubectl label cluster prod capi-proxy-patcher.io/enabled=true", "False", contract.ReasonConflictingFile,
-			"KubeadmControlPlane", "KubeadmConfigTemplate")
-		eventually(t, "no generated Secret, which no spec refers to", func() string {
-			if _, files := in.version("prod-proxy-files", nodeImage); len(files) > 0 {
-				return "it is there"
-			}
-			return ""
+		c.reports("False", contract.ReasonConflictingFile, "KubeadmControlPlane", "KubeadmConfigTemplate")
+		vocabulary.Change(t, shared.Client, o.Template, func(o *bootstrapv1.KubeadmConfigTemplate) {
+			o.Spec.Template.Spec = bootstrapv1.KubeadmConfigSpec{}
 		})
 	})
-	c.inPlace = in
-	return c
-}
-
-// types records a command of the user, and the condition when it has a status, a reason, and a message with parts.
-func (c *byHand) types(command, status, reason string, parts ...string) {
-	c.T.Helper()
-	c.reports(status, reason, parts...)
-	message := ""
-	eventually(c.T, "condition without Machines behind", func() string {
-		if message = vocabulary.Condition(c.Cluster()).Message; strings.Contains(message, "outdated") {
-			return message
-		}
-		return ""
-	})
-	message = strings.ReplaceAll(message, c.Namespace+"/", "team-a/")
-	fmt.Fprintf(&c.transcript, "    $ %s\n    %s %s\n", command, status, reason)
-	for line := range strings.SplitSeq(message, "\n") {
-		fmt.Fprintf(&c.transcript, "    %s\n", line)
-	}
-}
-
-// nodes waits until these nodes have the same version, and no other has one.
-func (c *byHand) nodes(want ...string) {
-	c.T.Helper()
-	eventually(c.T, "nodes with the files", func() string {
+	var version string
+	eventually(t, "workers with the files", func() string {
 		c.work()
-		var names, versions []string
-		for _, label := range c.labels() {
-			name, version, _ := strings.Cut(label, " ")
-			names, versions = append(names, name), append(versions, version)
-		}
-		if slices.Sort(versions); len(slices.Compact(versions)) != min(1, len(want)) {
-			return fmt.Sprint(versions)
-		}
-		return cmp.Diff(want, names)
+		_, version = c.has("prod-proxy-files")
+		return cmp.Diff([]string{"md-1 " + version, "md-2 " + version}, c.labels())
 	})
-}
-
-// TestInPlace_ReplacesDropInsOfRunningNodes changes a Cluster with drop-ins by hand over without replacing a Machine, and
-// compares what its user sees with docs/migration.md.
-func TestInPlace_ReplacesDropInsOfRunningNodes(t *testing.T) {
-	t.Parallel()
-	c := newByHand(t)
-	specs := func() (specs []bootstrapv1.KubeadmConfigSpec) {
-		t.Helper()
-		controlPlane := vocabulary.Fetch(t, shared.Client, c.Namespace, c.Name, &controlplanev1.KubeadmControlPlane{})
-		template := vocabulary.Fetch(t, shared.Client, c.Namespace, c.Name+"-md", &bootstrapv1.KubeadmConfigTemplate{})
-		return []bootstrapv1.KubeadmConfigSpec{controlPlane.Spec.KubeadmConfigSpec, template.Spec.Template.Spec}
-	}
-	before := specs()
-	c.annotate(contract.AnnotationInPlaceReplace, "true")
-	c.types("kubectl annotate cluster prod capi-proxy-patcher.io/rollout=InPlace capi-proxy-patcher.io/in-place-replace=true",
-		"True", contract.ReasonConfigured, "KubeadmControlPlane", "KubeadmConfigTemplate")
-	c.nodes("cp-1", "md-1", "md-2")
 	c.behind(0)
-	if diff := cmp.Diff(before, specs()); diff != "" {
-		t.Errorf("specs change (-before +after):\n%s", diff)
-	}
-
-	c.joins("md-3", dropIns()) // a Machine that boots meanwhile
-	c.nodes("cp-1", "md-1", "md-2", "md-3")
-	c.behind(0)
-	c.reports("True", contract.ReasonConfigured)
-
-	template := &bootstrapv1.KubeadmConfigTemplate{}
-	template.Namespace, template.Name = c.Namespace, c.Name+"-md"
-	vocabulary.Change(t, shared.Client, template, func(o *bootstrapv1.KubeadmConfigTemplate) {
-		o.Spec.Template.Spec = bootstrapv1.KubeadmConfigSpec{}
-	})
-	eventually(t, "the template patched", func() string {
-		if spec := specs()[1]; len(spec.Files) < 2 { //nolint:mnd // more than the user's
-			return fmt.Sprint(spec.Files)
-		}
-		return ""
-	})
-	c.reports("True", contract.ReasonConfigured)
-	c.behind(0)
-	c.nodes("cp-1", "md-1", "md-2", "md-3")
-
-	c.annotate(contract.AnnotationInPlaceReplace, "")
 	c.reports("False", contract.ReasonConflictingFile, "KubeadmControlPlane")
-	c.annotate(contract.AnnotationRollout, "")
-	c.isGone()
+	transcript := "    False ConflictingFile\n"
+	for line := range strings.SplitSeq(vocabulary.Condition(c.Cluster()).Message, "\n") {
+		transcript += "    " + strings.ReplaceAll(line, c.Namespace+"/", "team-a/") + "\n"
+	}
+	controlPlane := vocabulary.Fetch(t, shared.Client, c.Namespace, c.Name, &controlplanev1.KubeadmControlPlane{})
+	if diff := cmp.Diff(dropIns(), controlPlane.Spec.KubeadmConfigSpec); diff != "" {
+		t.Errorf("the control plane changes (-before +after):\n%s", diff)
+	}
 	page, err := os.ReadFile("../../docs/migration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.transcript.String(); !strings.Contains(string(page), got) {
-		t.Errorf("docs/migration.md has not\n%s", got)
+	if !strings.Contains(string(page), transcript) {
+		t.Errorf("docs/migration.md has not\n%s", transcript)
 	}
 }

@@ -175,7 +175,7 @@ func TestTurns_AreNeverMoreThanTheBound(t *testing.T) {
 func (c *crowd) restores() {
 	t := c.T
 	t.Helper()
-	data, err := patch.NodeData(nil, patch.Recipe{}, false)
+	data, err := patch.NodeData(nil, patch.Recipe{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,8 +91,6 @@ type Reconciled struct {
 	Secret string
 	// Proxy is the proxy Secret whose proxy the object should have, or "" if it should have none or that is not known.
 	Proxy string
-	// InPlace is that of plan.Decision.
-	InPlace bool
 	// Waits is the finding about a control plane that waits for its next rollout, nil if it does not. It is set where
 	// running nodes get the files meanwhile.
 	Waits *finding.Finding

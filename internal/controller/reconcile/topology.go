@@ -166,9 +166,8 @@ func (t *Topology) Inspect(o Object, want plan.Want) (reconciled Reconciled,
 		}
 	case t.isFrozen(o) && patch.Unsupported(o.Spec) == "":
 		t.reportFreeze(&out, o, contract.ReasonWaitingForRollout, "waits for")
-	case decision.Recipe == nil || decision.InPlace:
+	case decision.Recipe == nil:
 		out.Find(decision.Report()...) // else there is a finding about the settings
-		reconciled.Recipe, reconciled.Secret, reconciled.InPlace = decision.Recipe, decision.Secret, decision.InPlace
 	case !patched:
 		drift = Lacking
 	case !plan.Carries(o.Spec, *decision.Recipe):

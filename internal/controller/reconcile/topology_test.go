@@ -53,7 +53,7 @@ func topologyOf(t *testing.T, annotations map[string]string, objects ...client.O
 
 // want is what Cluster one asks for.
 func (t *Topology) want() plan.Want {
-	return plan.Want{Cluster: "one", Enabled: true, Options: t.Asks.Options, InPlace: true}
+	return plan.Want{Cluster: "one", Enabled: true, Options: t.Asks.Options}
 }
 
 // patched is a spec as the hook makes it.
@@ -117,8 +117,8 @@ func TestInspect_FindsHowAnObjectDiffers(t *testing.T) {
 		outcome string
 		// found are reasons; "-" is a finding without one.
 		found string
-		// proxy reports that the object should have the proxy, inPlace that its nodes get the files in place.
-		proxy, inPlace bool
+		// proxy reports that the object should have the proxy.
+		proxy bool
 	}{
 		"as it should be":              {spec: all, proxy: true},
 		"without entries":              {drift: Lacking, outcome: plan.OutcomeWaiting, proxy: true},
@@ -134,7 +134,6 @@ func TestInspect_FindsHowAnObjectDiffers(t *testing.T) {
 		"frozen, and for Windows":      {spec: patch.Spec{KubeletArgs: []string{"windows-service="}}, annotations: frozen(frozenNow), outcome: plan.OutcomeLeftAlone, found: "-"},
 		"for Windows":                  {spec: patch.Spec{KubeletArgs: []string{"windows-service="}}, outcome: plan.OutcomeLeftAlone, found: "-"},
 		"with a file of the user":      {spec: patch.Spec{Files: []patch.File{{Path: contract.PathProxyEnv, Content: "x"}}}, outcome: plan.OutcomeLeftAlone, found: contract.ReasonConflictingFile, proxy: true},
-		"with one that nodes replace":  {spec: patch.Spec{Files: []patch.File{{Path: contract.PathProxyEnv, Content: "x"}}}, change: func(t *Topology) { t.Asks.Options.Rollout, t.Asks.Options.ReplaceFiles = contract.RolloutInPlace, true }, found: "-", proxy: true, inPlace: true},
 		"with a name that is taken":    {spec: patch.Spec{}, change: func(t *Topology) { t.Secrets.taken["one-proxy-files"] = "it is theirs" }, outcome: plan.OutcomeLeftAlone, found: contract.ReasonNameTaken},
 		"with certificates alone and targets without trust": {spec: all, change: func(t *Topology) {
 			t.resolutions[""].Settings = certificates
@@ -168,7 +167,7 @@ func TestInspect_FindsHowAnObjectDiffers(t *testing.T) {
 				outcome = plan.OutcomeUnchanged
 			}
 			if drift != test.drift || drift.Outcome(reconciled) != outcome || reasons(out) != test.found ||
-				(reconciled.Proxy != "") != test.proxy || reconciled.InPlace != test.inPlace || test.inPlace && reconciled.Secret == "" {
+				(reconciled.Proxy != "") != test.proxy {
 				t.Errorf("drift %d, outcome %s, findings %+v, object %+v", drift, drift.Outcome(reconciled), out.Findings, reconciled)
 			}
 			for _, name := range patch.References(test.spec) {

@@ -77,7 +77,7 @@ func (n NodePods) Input(cluster string, options intent.Options, secret *corev1.S
 // Restore is what the objects are made of that restore nodes of a Cluster: a version without files. It is the same
 // after clusterctl move. Nothing is pulled for it, since a node without the proxy may not be able to.
 func (n NodePods) Restore(cluster string) (publish.NodeFiles, error) {
-	data, err := patch.NodeData(nil, patch.Recipe{}, false)
+	data, err := patch.NodeData(nil, patch.Recipe{})
 	if err != nil {
 		return publish.NodeFiles{}, err //nolint:wrapcheck // it says what failed
 	}
