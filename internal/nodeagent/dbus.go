@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -29,43 +26,34 @@ const (
 	service = ".service"
 )
 
-// dial returns a connection to the systemd of a node: by the bus, or else directly.
+// dial returns a connection to the systemd of a node, which ends with ctx: by the bus, or else directly.
 func dial(ctx context.Context, root string) (*dbus.Conn, error) {
-	connection, err := dbus.NewConnection(func() (*godbus.Conn, error) {
-		return connect(ctx, filepath.Join(root, "/run/dbus/system_bus_socket"), (*godbus.Conn).Hello)
-	})
-	if err == nil {
-		return connection, nil
+	connection, err := connect(ctx, filepath.Join(root, "/run/dbus/system_bus_socket"), (*godbus.Conn).Hello)
+	if err != nil {
+		connection, err = connect(ctx, filepath.Join(root, "/run/systemd/private"), func(*godbus.Conn) error { return nil })
 	}
-	connection, direct := dbus.NewConnection(func() (*godbus.Conn, error) {
-		return connect(ctx, filepath.Join(root, "/run/systemd/private"), func(*godbus.Conn) error { return nil })
-	})
-	if direct != nil {
+	if err != nil {
 		return nil, fmt.Errorf("connecting to systemd: %w", err)
 	}
 	return connection, nil
 }
 
-func connect(ctx context.Context, socket string, greet func(*godbus.Conn) error) (*godbus.Conn, error) {
-	dialer := net.Dialer{Timeout: connectLimit}
-	stream, err := dialer.DialContext(ctx, "unix", socket)
-	if err != nil {
-		return nil, err
-	}
-	if err := stream.SetDeadline(time.Now().Add(connectLimit)); err != nil { //nolint:forbidigo // a deadline of the kernel's
-		return nil, errors.Join(err, stream.Close())
-	}
-	connection, err := godbus.NewConn(stream, godbus.WithContext(ctx))
-	if err != nil {
-		return nil, errors.Join(err, stream.Close())
-	}
-	if err := connection.Auth([]godbus.Auth{godbus.AuthExternal(strconv.Itoa(os.Geteuid()))}); err != nil {
-		return nil, errors.Join(err, connection.Close())
-	}
-	if err := greet(connection); err != nil {
-		return nil, errors.Join(err, connection.Close())
-	}
-	return connection, stream.SetDeadline(time.Time{})
+func connect(ctx context.Context, socket string, greet func(*godbus.Conn) error) (*dbus.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer time.AfterFunc(connectLimit, cancel).Stop() // until then; what has been made lasts
+	return dbus.NewConnection(func() (*godbus.Conn, error) {
+		one, err := godbus.Dial("unix:path="+godbus.EscapeBusAddressValue(socket), godbus.WithContext(ctx))
+		if err != nil {
+			return nil, err
+		}
+		if err = one.Auth(nil); err == nil {
+			err = greet(one)
+		}
+		if err != nil {
+			return nil, errors.Join(err, one.Close())
+		}
+		return one, nil
+	})
 }
 
 // reload makes systemd read its units again.
