@@ -34,8 +34,10 @@ const (
 func (w *Webhook) admitNames(ctx context.Context, request *admissionv1.AdmissionRequest) (answer, error) {
 	if w.Scope.WatchFilter != "" {
 		var object struct {
-			Metadata metav1.ObjectMeta
-			Spec     struct{ ClusterName string }
+			Metadata metav1.ObjectMeta `json:"metadata"`
+			Spec     struct {
+				ClusterName string `json:"clusterName"`
+			} `json:"spec"`
 		}
 		if err := kinds.Decode(request.Object.Raw, &object); err != nil {
 			return answer{}, nil //nolint:nilerr // the API server refuses it
