@@ -33,7 +33,10 @@ var gone = []struct {
 		`report/steady`, `nodeagent/settle`,
 	}},
 	{"a proxy Secret without the label the moment", []string{`names of Secrets are watched`}},
-	{"", []string{`hack/(scale|bench|measure|rooms|testsummary|licences)\b`, `bench-growth`, `bench-baseline`, `demo-stop`}},
+	{"", []string{
+		`hack/(scale|bench|measure|rooms|testsummary|licences)\b`, `hack/load/bounds`, `bench-growth`, `bench-baseline`,
+		`demo-stop`,
+	}},
 	{"", []string{
 		`internal/(counters|host|nodescript|version)\b`, `controller/(caches|owners)\b`, `publish/nodes\b`,
 	}},

@@ -1,20 +1,20 @@
 // Command load measures what the product costs with many Clusters. It starts etcd and kube-apiserver, creates Clusters
 // (one control plane, three pools; no two of them are alike), runs the real program as its ServiceAccount and with the
-// environment of its manifests, and prints what it needs from nothing to configured, at rest, after a restart, when the
-// one proxy Secret of all Clusters changes, for one call of a webhook or a hook, and to render manifests. The floor
-// beside a figure is that of a program that does nothing, run in the same way.
+// environment of its manifest, and prints what it needs from nothing to configured, when the one proxy Secret of all
+// Clusters changes, after a restart, and at rest.
 //
-//	go run ./hack/load [-clusters 1000] [-bounds hack/load/bounds.json]
+//	go run ./hack/load [-clusters 1000]
 //
-// The exit status is 1 if a figure exceeds its bound.
+// The exit status is 1 if a figure exceeds its bound. docs/performance.md has the bounds.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"syscall"
 
@@ -29,38 +29,51 @@ func main() {
 	}
 }
 
-func run() error {
-	var null nullOptions
-	flag.StringVar(&null.kind, "null", "", "be the manager or the hooks that do nothing: manager or hooks")
-	flag.StringVar(&null.kubeconfig, "null-kubeconfig", "", "API server of -null manager")
-	flag.StringVar(&null.health, "null-health", "", "health address of -null manager")
-	flag.StringVar(&null.pprof, "null-pprof", "", "address of the profiles of -null manager")
-	flag.IntVar(&null.port, "null-port", 0, "HTTPS port of -null")
-	flag.StringVar(&null.certDir, "null-cert-dir", "", "certificate of -null")
-	clusters := flag.Int("clusters", 1000, "number of Clusters")
-	program := flag.String("program", "bin/capi-proxy-patcher", "program to measure")
-	file := flag.String("bounds", "hack/load/bounds.json", "file with the bounds of figures")
+func run() (err error) {
+	w := &world{figures: figures{out: os.Stdout}}
+	flag.IntVar(&w.clusters, "clusters", 1000, "number of Clusters")
+	flag.StringVar(&w.program, "program", "bin/capi-proxy-patcher", "program to measure")
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	switch null.kind {
-	case "":
-	case "hooks":
-		return null.serveHooks(ctx)
-	default:
-		return null.serveManager(ctx)
+	defer func() { err = errors.Join(err, w.close()) }()
+	for _, phase := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"starting etcd and kube-apiserver", w.open},
+		{"creating Clusters", w.create},
+		{"from nothing to configured", w.configure},
+		{"one Secret for all", w.change},
+		{"restart", w.restart},
+		{"rest", w.rest},
+		{"plain writer", w.plainWriter},
+	} {
+		fmt.Fprintln(os.Stderr, "load:", phase.name)
+		if err := phase.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", phase.name, err)
+		}
 	}
-	if _, err := exec.LookPath(*program); err != nil {
-		return fmt.Errorf("finding the program: %w; build it with make build", err)
+	return errors.Join(w.figures.exceeded...)
+}
+
+// figures are printed when they are measured. The unit of each is in its name.
+type figures struct {
+	out io.Writer
+	// exceeded are those that exceed their bounds.
+	exceeded []error
+}
+
+// add prints a figure that has no bound.
+func (f *figures) add(name string, value float64) {
+	_, _ = fmt.Fprintf(f.out, "%10.2f  %s\n", value, name)
+}
+
+// bounded prints a figure, and compares it with the most that it may be.
+func (f *figures) bounded(name string, value, most float64) {
+	if value > most {
+		f.exceeded = append(f.exceeded, fmt.Errorf("%s: %.2f, at most %g", name, value, most))
 	}
-	bounds, err := readBounds(*file)
-	if err != nil {
-		return err
-	}
-	figures, err := measure(ctx, *program, *clusters)
-	if err != nil {
-		return err
-	}
-	return figures.print(os.Stdout, bounds)
+	f.add(fmt.Sprintf("%s, at most %g", name, most), value)
 }

@@ -1,330 +1,152 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"os/exec"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
-// quiet is how long nothing happens at the end of a phase: longer than any delay of the controller.
-const quiet = 2500 * time.Millisecond
-
-// measure runs all phases.
-func measure(ctx context.Context, program string, clusters int) (f *figures, err error) {
-	w, err := newWorld(ctx, program, clusters)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, w.close()) }()
-	var base, floor idle
-	var seconds float64
-	for _, phase := range []struct {
-		name string
-		run  func() error
-	}{
-		{"hooks", func() error { return w.hooks(ctx) }},
-		{"render", func() error { return w.render(ctx) }},
-		{"no Clusters", func() (err error) { base, err = w.empty(ctx); return err }},
-		{fmt.Sprintf("creating %d Clusters", clusters), func() error {
-			return each(writers, clusters, func(i int) error { return w.create(ctx, i) })
-		}},
-		{"from nothing to configured", func() error { return w.configure(ctx) }},
-		{"command status", func() error { return w.status(ctx) }},
-		{"floor of a restart and of webhooks", func() (err error) { floor, err = w.floor(ctx); return err }},
-		{"restart", func() error { return w.restart(ctx, base, floor) }},
-		{"webhooks", func() error { return w.admit(ctx, floor) }},
-		{"one Secret for all", func() (err error) { seconds, err = w.change(ctx); return err }},
-		{"created during a change of all", func() error { return w.newcomers(ctx) }},
-		{"plain writer", func() error { return w.plainWriter(ctx, seconds) }},
-		{"rest", func() error { return w.rest(ctx) }},
-	} {
-		w.progress(phase.name)
-		if err := phase.run(); err != nil {
-			return nil, fmt.Errorf("%s: %w", phase.name, err)
-		}
-	}
-	return w.figures, nil
-}
-
-// phase is what the manager did in a part of the measurement.
-type phase struct {
-	requests        requests
-	reconciles      float64
-	cpuMilliseconds float64
-}
-
-// watch runs what begins a phase, and waits until nothing happens any more and done reports true. The manager is
-// started by begin or before.
-func (w *world) watch(ctx context.Context, begin func() error, done func(p phase) bool) (phase, error) {
-	var f phase
-	var reconciled, cpu float64
-	before, err := w.audit.read()
-	if err != nil {
-		return f, err
-	}
-	if w.manager != nil {
-		if reconciled, _, err = w.manager.progress(ctx); err != nil {
-			return f, err
-		}
-		if cpu, err = w.manager.cpu(); err != nil {
-			return f, err
-		}
-	}
-	if err := begin(); err != nil {
-		return f, err
-	}
-	for last, seen := time.Now(), -1.0; ; time.Sleep(100 * time.Millisecond) {
-		reconciles, waiting, err := w.manager.progress(ctx)
-		if err != nil {
-			return f, err
-		}
-		all, err := w.audit.read()
-		if err != nil {
-			return f, err
-		}
-		f.requests, f.reconciles = all.minus(before), reconciles-reconciled
-		if state := f.reconciles + 1e9*f.requests.total(); state != seen || waiting > 0 {
-			last, seen = time.Now(), state
-			now, err := w.manager.cpu()
-			if err != nil {
-				return f, err
+// create creates all Clusters, each with its objects in the order of a manifest.
+func (w *world) create(ctx context.Context) error {
+	return w.each(func(i int) error {
+		objects, err := classic(i)
+		for _, object := range objects {
+			if err == nil {
+				err = w.client.Create(ctx, object)
 			}
-			f.cpuMilliseconds = now - cpu
 		}
-		if time.Since(last) > quiet && done(f) {
-			return f, nil
-		}
-		if time.Since(last) > 2*time.Minute {
-			return f, fmt.Errorf("it stopped before its end: %.0f reconciles, requests %v", f.reconciles, f.requests)
-		}
-	}
+		return err
+	})
 }
 
-// reconciled reports that every Cluster was reconciled.
-func (w *world) reconciled(p phase) bool { return p.reconciles >= float64(w.clusters) }
-
-// rewritten reports that every generated Secret was written.
-func (w *world) rewritten(p phase) bool { return p.requests["update secrets"] >= w.clusters }
-
-// idle is what a program needs that has nothing to do.
-type idle struct {
-	residentMiB, liveKiB, readySeconds, cpuMilliseconds float64
-	// scale and create are calls of its webhook.
-	scale, create call
-}
-
-func (p *process) idle(ctx context.Context) (i idle, err error) {
-	i.readySeconds = p.ready.Seconds()
-	if i.cpuMilliseconds, err = p.cpu(); err != nil {
-		return i, err
-	}
-	i.residentMiB, _ = p.resident()
-	i.liveKiB, _, err = p.heap(ctx)
-	return i, err
-}
-
-// empty measures a manager without Clusters.
-func (w *world) empty(ctx context.Context) (base idle, err error) {
-	var null *process
-	for range 2 { // an API server that has just started lets the first watch of a kind wait for a second
-		if null, err = w.null(ctx); err != nil {
-			return base, err
-		}
-		null.stop()
-	}
-	if err := w.start(ctx); err != nil {
-		return base, err
-	}
-	defer w.stop()
-	if base, err = w.manager.idle(ctx); err != nil {
-		return base, err
-	}
-	w.figures.addWithFloor("no Clusters: start to ready, s", base.readySeconds, null.ready.Seconds())
-	w.figures.add("no Clusters: resident, MiB", base.residentMiB)
-	return base, nil
-}
-
-// configure measures a manager that starts when all Clusters are new.
+// configure measures a manager that starts when all Clusters are new, and leaves it running.
 func (w *world) configure(ctx context.Context) error {
-	p, err := w.watch(ctx, func() error { return w.start(ctx) }, w.reconciled)
+	if err := w.start(ctx); err != nil {
+		return err
+	}
+	m, err := w.settle(ctx, w.n())
 	if err != nil {
 		return err
 	}
-	defer w.stop()
-	if ok, err := w.configured(ctx, w.clusters-1); err != nil || !ok {
+	last := &clusterv1.Cluster{}
+	err = w.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: clusterName(w.clusters - 1)}, last)
+	if err != nil || !meta.IsStatusConditionTrue(last.Status.Conditions, contract.ConditionProxyConfigured) {
 		return errors.Join(err, errors.New("the last Cluster is not configured"))
 	}
-	n := float64(w.clusters)
-	w.figures.addWithFloor("new: requests a Cluster", p.requests.total()/n, 7)
-	for _, kind := range slices.Sorted(maps.Keys(p.requests)) {
-		w.figures.add("new:   "+kind+" a Cluster", float64(p.requests[kind])/n)
-	}
-	w.figures.addWithFloor("new: reconciles a Cluster", p.reconciles/n, 1)
-	w.figures.add("new: CPU a Cluster, ms", p.cpuMilliseconds/n)
-	now, peak := w.manager.resident()
-	w.figures.add("new: resident, MiB", now)
-	w.figures.add("new: peak of resident, MiB", peak)
-	return nil
-}
-
-// status measures command status for all Clusters.
-func (w *world) status(ctx context.Context) error {
-	before, err := w.audit.read()
+	requests, err := w.requests()
 	if err != nil {
 		return err
 	}
+	w.figures.bounded("new: requests a Cluster", float64(len(requests))/w.n(), 10)
+	kinds := map[string]float64{}
+	for _, r := range requests {
+		kinds[strings.TrimSuffix(r.Verb+" "+r.ObjectRef.Resource+"/"+r.ObjectRef.Subresource, "/")]++
+	}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		w.figures.add("new:   "+kind+" a Cluster", kinds[kind]/w.n())
+	}
+	w.figures.bounded("new: reconciles a Cluster", m.reconciles/w.n(), 2.5)
+	w.figures.bounded("new: resident memory, MiB", m.residentMiB, 150)
+	return nil
+}
+
+// change changes the proxy of all Clusters, measures how long it takes until the last answer to the manager, and ends
+// the manager.
+func (w *world) change(ctx context.Context) error {
+	before, err := w.metrics(ctx)
+	if err != nil {
+		return err
+	}
+	secret, stored := proxySecret("proxy-2.example.com"), &corev1.Secret{}
+	if err := w.client.Get(ctx, client.ObjectKeyFromObject(secret), stored); err != nil {
+		return err
+	}
+	secret.ResourceVersion = stored.ResourceVersion
 	began := time.Now()
-	output, err := exec.CommandContext(ctx, w.program, "status", "-A", "--kubeconfig", w.kubeconfig).CombinedOutput() //nolint:gosec // the program that is measured
-	w.figures.add("status -A: time, s", time.Since(began).Seconds())
-	if rows := bytes.Count(output, []byte("Configured")); err != nil || rows != w.clusters {
-		return errors.Join(err, fmt.Errorf("status shows %d Clusters as configured, want %d", rows, w.clusters))
+	if err := w.client.Update(ctx, secret); err != nil {
+		return err
 	}
-	after, err := w.audit.read()
-	w.figures.add("status -A: reads", after.minus(before).reads())
-	return err
-}
-
-// floor measures the manager that does nothing.
-func (w *world) floor(ctx context.Context) (floor idle, err error) {
-	null, err := w.null(ctx)
-	if err != nil {
-		return floor, err
-	}
-	defer null.stop()
-	if floor, err = null.idle(ctx); err != nil {
-		return floor, err
-	}
-	scaled, created, err := w.reviews(ctx)
-	if err != nil {
-		return floor, err
-	}
-	if floor.scale, err = w.callWebhook(ctx, null, scaled); err != nil {
-		return floor, err
-	}
-	floor.create, err = w.callWebhook(ctx, null, created)
-	return floor, err
-}
-
-// restart measures a manager that starts when all Clusters are configured, and leaves it running.
-func (w *world) restart(ctx context.Context, base, floor idle) error {
-	p, err := w.watch(ctx, func() error { return w.start(ctx) }, w.reconciled)
+	m, err := w.settle(ctx, before.reconciles+w.n())
 	if err != nil {
 		return err
 	}
-	now, err := w.manager.idle(ctx)
-	if err != nil {
-		return err
+	requests, err := w.requests()
+	if err != nil || len(requests) < w.clusters {
+		return errors.Join(err, fmt.Errorf("%d requests, want one a Cluster at least", len(requests)))
 	}
-	n := float64(w.clusters)
-	w.figures.addWithFloor("restart: writes", p.requests.writes(), 0)
-	w.figures.addWithFloor("restart: reads", p.requests.reads(), 0)
-	w.figures.addWithFloor("restart: start to ready, s", now.readySeconds, floor.readySeconds)
-	w.figures.addWithFloor("restart: CPU, ms", p.cpuMilliseconds, floor.cpuMilliseconds)
-	w.figures.addWithFloor("restart: live heap a Cluster, KiB", (now.liveKiB-base.liveKiB)/n,
-		(floor.liveKiB-base.liveKiB)/n)
-	w.figures.addWithFloor("restart: resident, MiB", now.residentMiB, floor.residentMiB)
+	w.changed = requests[len(requests)-1].Answered.Sub(began)
+	w.figures.add("one Secret for all: requests a Cluster", float64(len(requests))/w.n())
+	w.figures.bounded("one Secret for all: resident memory, MiB", m.residentMiB, 150)
+	w.stop()
 	return nil
 }
 
-// setProxy writes the proxy Secret; touch is an annotation of it.
-func (w *world) setProxy(ctx context.Context, host, touch string) error {
-	secret := w.secret(host)
-	secret.Annotations = map[string]string{"example.com/touched": touch}
-	current := &corev1.Secret{}
-	if err := w.client.Get(ctx, client.ObjectKeyFromObject(secret), current); err != nil {
+// restart measures a manager that starts when all Clusters are configured, and leaves it running. It reads all Clusters
+// again now and then, for the next phase.
+func (w *world) restart(ctx context.Context) error {
+	if err := w.start(ctx, "--sync-period", w.resync().String()); err != nil {
 		return err
 	}
-	secret.ResourceVersion, w.written = current.ResourceVersion, time.Now()
-	return w.client.Update(ctx, secret)
-}
-
-// change changes the proxy of all Clusters, and then writes its Secret again with the same bytes. It returns how many
-// seconds passed from the change to the answer to the last request after it.
-func (w *world) change(ctx context.Context) (float64, error) {
-	p, err := w.watch(ctx, func() error { return w.setProxy(ctx, "proxy-2.example.com", "") }, w.rewritten)
-	if err != nil {
-		return 0, err
-	}
-	n, seconds := float64(w.clusters), w.audit.last.Sub(w.written).Seconds()
-	w.figures.addWithFloor("one Secret for all: writes a Cluster", p.requests.writes()/n, 1)
-	w.figures.addWithFloor("one Secret for all: reads", p.requests.reads(), 0)
-	p, err = w.watch(ctx, func() error { return w.setProxy(ctx, "proxy-2.example.com", "again") },
-		func(phase) bool { return true })
-	w.figures.addWithFloor("the same bytes again: requests a Cluster", p.requests.total()/n, 0)
-	return seconds, err
-}
-
-// newcomers measures how long new Clusters take while nothing else happens, and while the proxy of all changes.
-func (w *world) newcomers(ctx context.Context) error {
-	const atOnce = 5
-	count, next := min(50, max(atOnce, w.clusters/20)), w.clusters
-	create := func() (p50, p99 float64, err error) {
-		var mutex sync.Mutex
-		var took []float64
-		err = each(atOnce, count, func(i int) error {
-			began := time.Now()
-			if err := w.create(ctx, next+i); err != nil {
-				return err
-			}
-			for ok := false; !ok; time.Sleep(20 * time.Millisecond) {
-				if ok, err = w.configured(ctx, next+i); err != nil {
-					return err
-				}
-				if time.Since(began) > 10*time.Minute {
-					return fmt.Errorf("%s is not configured", clusterName(next+i))
-				}
-			}
-			mutex.Lock()
-			defer mutex.Unlock()
-			took = append(took, time.Since(began).Seconds())
-			return nil
-		})
-		if err != nil {
-			return 0, 0, err
-		}
-		next += count
-		slices.Sort(took)
-		return took[(len(took)-1)/2], took[len(took)-1], nil
-	}
-	alone, slowestAlone, err := create()
+	m, err := w.settle(ctx, w.n())
 	if err != nil {
 		return err
 	}
-	_, err = w.watch(ctx, func() error {
-		if err := w.setProxy(ctx, "proxy-3.example.com", ""); err != nil {
-			return err
-		}
-		median, slowest, err := create()
-		w.figures.addWithFloor("created during a change of all: median, s", median, alone)
-		w.figures.addWithFloor("created during a change of all: slowest, s", slowest, slowestAlone)
+	requests, err := w.requests()
+	if err != nil {
 		return err
-	}, w.rewritten)
+	}
+	writes := 0
+	for _, r := range requests {
+		if r.IsWrite() {
+			writes++
+		}
+	}
+	w.figures.bounded("restart: writes", float64(writes), 0)
+	w.figures.add("restart: reads", float64(len(requests)-writes))
+	w.figures.bounded("restart: resident memory, MiB", m.residentMiB, 150)
+	return nil
+}
+
+// rest measures a manager that keeps reconciling Clusters although nothing changes, and ends it.
+func (w *world) rest(ctx context.Context) error {
+	before, err := w.metrics(ctx)
+	if err != nil {
+		return err
+	}
+	time.Sleep(2 * w.resync())
+	after, err := w.metrics(ctx)
+	if count := after.reconciles - before.reconciles; err != nil || count < w.n() {
+		return errors.Join(err, fmt.Errorf("%.0f reconciles, want one a Cluster at least", count))
+	}
+	requests, err := w.requests()
+	w.figures.bounded("rest: requests", float64(len(requests)), 0)
 	w.stop()
 	return err
 }
 
-// plainWriter compares the seconds of a change of all with those of a client that writes all generated Secrets, as the
-// ServiceAccount of the product, while the manager that does nothing watches them.
-func (w *world) plainWriter(ctx context.Context, seconds float64) error {
-	null, err := w.null(ctx)
+// resync is how often Clusters are reconciled at rest: each of them in less than half of the time.
+func (w *world) resync() time.Duration {
+	return max(10*time.Second, time.Duration(w.clusters)*20*time.Millisecond)
+}
+
+// plainWriter compares how long a change of all took with how long a client needs that writes all generated Secrets, as
+// the ServiceAccount of the product.
+func (w *world) plainWriter(ctx context.Context) error {
+	writer, err := vocabulary.NewClient(w.account)
 	if err != nil {
 		return err
-	}
-	defer null.stop()
-	writer, err := client.New(w.account, client.Options{Scheme: w.client.Scheme(), Mapper: w.client.RESTMapper()})
-	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
 	}
 	secrets := &corev1.SecretList{}
 	if err := w.client.List(ctx, secrets, client.InNamespace(namespace),
@@ -332,34 +154,17 @@ func (w *world) plainWriter(ctx context.Context, seconds float64) error {
 		return err
 	}
 	began := time.Now()
-	err = each(writers, w.clusters, func(i int) error {
+	err = w.each(func(i int) error {
 		secrets.Items[i].Data["plain"] = []byte("written by a plain client")
 		return writer.Update(ctx, &secrets.Items[i])
 	})
-	plain := time.Since(began).Seconds()
-	w.figures.addWithFloor("one Secret for all: time, s", seconds, plain)
-	w.figures.add("one Secret for all: time, in times of a plain writer", seconds/plain)
+	plain := time.Since(began)
+	w.figures.add("one Secret for all: time, s", w.changed.Seconds())
+	const name = "one Secret for all: time, in times of a plain writer"
+	if times := w.changed.Seconds() / plain.Seconds(); w.clusters < 1000 {
+		w.figures.add(name, times) // the seconds of a few Clusters are those of the machine
+	} else {
+		w.figures.bounded(name, times, 4)
+	}
 	return err
-}
-
-// rest measures a manager that keeps reconciling Clusters although nothing changes.
-func (w *world) rest(ctx context.Context) error {
-	period := max(5*time.Second, time.Duration(w.clusters)*5*time.Millisecond)
-	// The plain writer has written into the generated Secrets: the manager repairs them first.
-	start := func() error { return w.start(ctx, "--sync-period", period.String()) }
-	if _, err := w.watch(ctx, start, w.rewritten); err != nil {
-		return err
-	}
-	defer w.stop()
-	const periods = 2
-	p, err := w.watch(ctx, func() error { time.Sleep(periods * period); return nil }, func(phase) bool { return true })
-	if err != nil {
-		return err
-	}
-	if p.reconciles == 0 {
-		return errors.New("no Cluster was reconciled")
-	}
-	w.figures.addWithFloor("rest: requests", p.requests.total(), 0)
-	w.figures.add("rest: CPU with a resync every 10 minutes, % of a core", p.cpuMilliseconds/periods/(10*60*1000)*100)
-	return nil
 }

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,12 +12,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -27,7 +28,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
@@ -35,191 +35,187 @@ import (
 )
 
 const (
-	namespace   = "default"
-	pools       = 3
-	proxySecret = "proxy"
-	// writers is how many requests the seed and the plain writer send at once. The product has as many workers.
-	writers = 10
+	namespace  = "default"
+	pools      = 3
+	secretName = "proxy"
+	// quiet is how long nothing happens at the end of a phase: longer than any delay of the controller.
+	quiet = 2500 * time.Millisecond
+	// stuck is how long nothing happens before the end when something is wrong.
+	stuck = 2 * time.Minute
 )
 
-// world is a management cluster, and the programs that run beside it.
+// world is a management cluster, and the manager that runs beside it.
 type world struct {
-	figures  *figures
+	figures  figures
 	program  string
 	clusters int
-	began    time.Time
 
+	folder  string
 	cluster *mgmt.Cluster
 	client  client.Client
-	// account is the configuration of the product's ServiceAccount, kubeconfig a file with it.
-	account    *rest.Config
-	kubeconfig string
-	webhooks   *mgmt.Webhooks
-	http       *http.Client
-	folder     string
-	audit      audit
-	// manager is the product, nil if it does not run.
-	manager *process
-	// written is when the proxy Secret was last sent to the API server.
-	written time.Time
+	// account is the configuration of the product's ServiceAccount.
+	account *rest.Config
+	audit   *mgmt.AuditLog
+	// counted is how many requests of the audit log belong to phases that have ended.
+	counted int
+	// manager is nil if it does not run. log may be read after it.
+	manager     *exec.Cmd
+	log         bytes.Buffer
+	diagnostics string
+	// changed is how long a change of all Clusters took.
+	changed time.Duration
 }
 
-func newWorld(ctx context.Context, program string, clusters int) (w *world, err error) {
-	w = &world{figures: &figures{clusters: clusters}, program: program, clusters: clusters, began: time.Now()}
+func (w *world) n() float64 { return float64(w.clusters) }
+
+func (w *world) open(ctx context.Context) (err error) {
 	if w.folder, err = os.MkdirTemp("", "load-"); err != nil {
-		return nil, fmt.Errorf("making a folder: %w", err)
+		return err
 	}
-	defer func(made *world) {
-		if err != nil {
-			err = errors.Join(err, made.close())
-		}
-	}(w)
-	w.audit.path = filepath.Join(w.folder, "audit.log")
-	if w.cluster, err = mgmt.Start(ctx, mgmt.Options{Progress: w.progress, AuditLog: w.audit.path}); err != nil {
-		return nil, err
+	log := filepath.Join(w.folder, "audit.log")
+	w.audit = mgmt.NewAuditLog(log)
+	if w.cluster, err = mgmt.Start(ctx, mgmt.Options{AuditLog: log}); err != nil {
+		return err
 	}
 	if w.account, err = w.cluster.InstallProduct(ctx, "."); err != nil {
-		return nil, err
+		return err
 	}
-	w.account.QPS = -1
-	w.kubeconfig = filepath.Join(w.folder, "kubeconfig")
-	if err := mgmt.WriteKubeconfig(w.kubeconfig, w.account); err != nil {
-		return nil, err
+	if err := mgmt.WriteKubeconfig(w.kubeconfig(), w.account); err != nil {
+		return err
 	}
-	// Their certificate serves hooks, too. They are not installed: no write of a Cluster waits for them.
-	if w.webhooks, err = mgmt.PrepareWebhooks(filepath.Join("config", "default")); err != nil {
-		return nil, err
+	if w.client, err = vocabulary.NewClient(w.cluster.Config()); err != nil {
+		return err
 	}
-	authorities := x509.NewCertPool()
-	authorities.AppendCertsFromPEM(w.webhooks.Configurations[0].Webhooks[0].ClientConfig.CABundle)
-	w.http = &http.Client{Transport: &http.Transport{
-		TLSClientConfig:    &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12},
-		DisableCompression: true, // a compressor would be measured, too
-	}}
-	scheme, err := api.NewScheme()
-	if err != nil {
-		return nil, err
-	}
-	config := w.cluster.Config()
-	config.QPS = -1
-	if w.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	return w, w.client.Create(ctx, w.secret("proxy-1.example.com"))
+	return w.client.Create(ctx, proxySecret("proxy-1.example.com"))
 }
 
-// progress prints what is being done, and after how many seconds.
-func (w *world) progress(text string) {
-	fmt.Fprintf(os.Stderr, "load: %5.0f s %s\n", time.Since(w.began).Seconds(), text)
-}
+func (w *world) kubeconfig() string { return filepath.Join(w.folder, "kubeconfig") }
 
-func (w *world) close() error {
+// close removes what open made, also a part of it.
+func (w *world) close() (err error) {
 	w.stop()
-	var err error
-	if w.webhooks != nil {
-		err = w.webhooks.Close()
-	}
 	if w.cluster != nil {
-		err = errors.Join(err, w.cluster.Stop())
+		err = w.cluster.Stop()
 	}
 	return errors.Join(err, os.RemoveAll(w.folder))
 }
 
-// stop ends the manager.
+// each calls f for every Cluster, as many at once as the product has workers, and returns the first error.
+func (w *world) each(f func(i int) error) error {
+	var group errgroup.Group
+	group.SetLimit(10)
+	for i := range w.clusters {
+		group.Go(func() error { return f(i) })
+	}
+	return group.Wait()
+}
+
+// start starts the manager. Its own limit of requests, which is no property of its work, is raised.
+func (w *world) start(ctx context.Context, more ...string) (err error) {
+	if w.diagnostics, err = ports.Address(ctx); err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, w.program, append([]string{ //nolint:gosec // the developer names the program
+		"manager", "--kubeconfig", w.kubeconfig(), "--health-addr", "0", "--diagnostics-address", w.diagnostics,
+		"--insecure-diagnostics", "--webhook-port=0", "--default-proxy-secret", mgmt.SystemNamespace + "/" + secretName,
+		"--default-proxy-namespaces", "kubernetes.io/metadata.name=" + namespace, "--kube-api-qps=10000",
+		"--kube-api-burst=20000",
+	}, more...)...)
+	text, err := os.ReadFile("config/manager/manager.yaml")
+	if err != nil {
+		return err
+	}
+	deployment := &appsv1.Deployment{}
+	if err := yaml.Unmarshal(text, deployment); err != nil {
+		return fmt.Errorf("decoding config/manager/manager.yaml: %w", err)
+	}
+	command.Env = os.Environ()
+	for _, variable := range deployment.Spec.Template.Spec.Containers[0].Env {
+		command.Env = append(command.Env, variable.Name+"="+variable.Value)
+	}
+	w.log.Reset()
+	command.Stderr = &w.log
+	if err := command.Start(); err != nil {
+		return fmt.Errorf("starting the program, which make build builds: %w", err)
+	}
+	w.manager = command
+	return nil
+}
+
+// stop ends the manager. It may be called again.
 func (w *world) stop() {
 	if w.manager != nil {
-		w.manager.stop()
+		_ = w.manager.Process.Signal(syscall.SIGTERM)
+		_ = w.manager.Wait()
 		w.manager = nil
 	}
 }
 
-// start starts the manager again. Its own limit of requests, which is no property of its work, is raised.
-func (w *world) start(ctx context.Context, more ...string) (err error) {
-	w.stop()
-	p := &process{http: w.http}
-	var health string
-	for _, address := range []*string{&health, &p.metrics, &p.pprof} {
-		if *address, err = ports.Address(ctx); err != nil {
-			return err
+// metrics are what the manager says of itself: how many reconciles are finished, how many Clusters wait for one, and
+// its memory.
+type metrics struct{ reconciles, waiting, residentMiB float64 }
+
+func (w *world) metrics(ctx context.Context) (metrics, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.diagnostics+"/metrics", http.NoBody)
+	if err != nil {
+		return metrics{}, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return metrics{}, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	sums := map[string]float64{}
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		name, _, _ = strings.Cut(name, "{")
+		if number, err := strconv.ParseFloat(value, 64); err == nil {
+			sums[name] += number
 		}
 	}
-	p.cmd = exec.CommandContext(ctx, w.program, append([]string{ //nolint:gosec // the developer names the program
-		"manager", "--kubeconfig", w.kubeconfig, "--health-addr", health, "--diagnostics-address", p.metrics,
-		"--insecure-diagnostics", "--profiler-address", p.pprof, "--webhook-bind-address", w.webhooks.Host,
-		"--webhook-port", strconv.Itoa(w.webhooks.Port), "--webhook-cert-dir", w.webhooks.CertDir,
-		"--default-proxy-secret", mgmt.SystemNamespace + "/" + proxySecret, "--default-proxy-namespaces",
-		"kubernetes.io/metadata.name=" + namespace, "--kube-api-qps=10000", "--kube-api-burst=20000",
-	}, more...)...)
-	if p.cmd.Env, err = environment("config/manager/manager.yaml"); err != nil {
-		return err
-	}
-	w.manager = p
-	return p.launch(ctx, filepath.Join(w.folder, "manager.log"), "http://"+health+"/readyz")
+	return metrics{
+		sums["controller_runtime_reconcile_total"],
+		sums["workqueue_depth"] + sums["controller_runtime_active_workers"],
+		sums["process_resident_memory_bytes"] / (1 << 20),
+	}, lines.Err()
 }
 
-// null starts the manager that does nothing.
-func (w *world) null(ctx context.Context) (*process, error) {
-	health, err := ports.Address(ctx)
-	if err != nil {
-		return nil, err
+// settle waits until the manager, which may just have started, has finished a number of reconciles and nothing happens
+// any more.
+func (w *world) settle(ctx context.Context, atLeast float64) (metrics, error) {
+	for last, seen := time.Now(), 0.0; ; time.Sleep(100 * time.Millisecond) {
+		m, err := w.metrics(ctx)
+		if err == nil && (m.reconciles != seen || m.waiting > 0) {
+			last, seen = time.Now(), m.reconciles
+		}
+		if err == nil && m.reconciles >= atLeast && time.Since(last) > quiet {
+			return m, nil
+		}
+		if time.Since(last) > stuck || ctx.Err() != nil {
+			w.stop()
+			return m, errors.Join(err, fmt.Errorf("it stopped after %.0f reconciles: %s", seen, &w.log))
+		}
 	}
-	p := &process{http: w.http}
-	if p.pprof, err = ports.Address(ctx); err != nil {
-		return nil, err
-	}
-	p.cmd = exec.CommandContext(ctx, "/proc/self/exe", "-null", "manager", "-null-kubeconfig", w.kubeconfig, //nolint:gosec // ourselves
-		"-null-health", health, "-null-pprof", p.pprof, "-null-port", strconv.Itoa(w.webhooks.Port), "-null-cert-dir",
-		w.webhooks.CertDir)
-	return p, p.launch(ctx, filepath.Join(w.folder, "null.log"), "http://"+health+"/readyz")
 }
 
-// environment returns that of this process with what a manifest adds for the first container of its Deployment.
-func environment(manifest string) ([]string, error) {
-	text, err := os.ReadFile(manifest) //nolint:gosec // one of ours
-	if err != nil {
-		return nil, fmt.Errorf("reading the environment of the program: %w", err)
-	}
-	deployment := &appsv1.Deployment{}
-	if err := yaml.Unmarshal(text, deployment); err != nil {
-		return nil, fmt.Errorf("decoding %s: %w", manifest, err)
-	}
-	if len(deployment.Spec.Template.Spec.Containers) == 0 {
-		return nil, fmt.Errorf("decoding %s: no Deployment with containers", manifest)
-	}
-	all := os.Environ()
-	for _, variable := range deployment.Spec.Template.Spec.Containers[0].Env {
-		all = append(all, variable.Name+"="+variable.Value)
-	}
-	return all, nil
+// requests returns those of the product since the last call, in the order of their answers: all but watches, leases and
+// discovery.
+func (w *world) requests() ([]mgmt.Request, error) {
+	all, err := w.audit.Requests(func(r mgmt.Request) bool { return r.ObjectRef.Resource != "" })
+	fresh := all[w.counted:]
+	w.counted = len(all)
+	return fresh, err
 }
 
 func clusterName(i int) string { return fmt.Sprintf("cluster-%04d", i) }
 
-// secret returns the proxy Secret of all Clusters.
-func (w *world) secret(host string) *corev1.Secret {
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: mgmt.SystemNamespace, Name: proxySecret, Labels: map[string]string{contract.LabelProxySecret: ""},
-		},
-		StringData: map[string]string{
-			"httpProxy": "http://" + host + ":3128", "noProxy": ".corp.example.com,10.20.0.0/16",
-			"username": "node", "password": "s3cr%t",
-		},
-	}
-}
-
-// create creates Cluster i with all its objects, in the order of a manifest.
-func (w *world) create(ctx context.Context, i int) error {
-	objects, err := classic(i)
-	if err != nil {
-		return err
-	}
-	for _, object := range objects {
-		if err := w.client.Create(ctx, object); err != nil {
-			return fmt.Errorf("creating %s of Cluster %d: %w", object.GetName(), i, err)
-		}
-	}
-	return nil
+// proxySecret returns the proxy Secret of all Clusters.
+func proxySecret(host string) *corev1.Secret {
+	return vocabulary.ProxySecret(mgmt.SystemNamespace, secretName, map[string]string{
+		"httpProxy": "http://" + host + ":3128", "noProxy": ".corp.example.com,10.20.0.0/16",
+		"username": "node", "password": "s3cr%t",
+	})
 }
 
 // classic returns Cluster i with its control plane and pools. Endpoint, networks, machine templates and bootstrap specs
@@ -260,21 +256,4 @@ func classic(i int) ([]client.Object, error) {
 		objects = append(objects, vocabulary.MachineTemplate(namespace, md), &template, deployment)
 	}
 	return objects, nil
-}
-
-// configured returns whether the condition of Cluster i is True.
-func (w *world) configured(ctx context.Context, i int) (bool, error) {
-	cluster := &clusterv1.Cluster{}
-	err := w.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: clusterName(i)}, cluster)
-	return meta.IsStatusConditionTrue(cluster.Status.Conditions, contract.ConditionProxyConfigured), err
-}
-
-// each calls f for 0 to n-1, some at once, and returns the first error.
-func each(atOnce, n int, f func(i int) error) error {
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	for i := range n {
-		group.Go(func() error { return f(i) })
-	}
-	return group.Wait()
 }
