@@ -53,8 +53,7 @@ type world struct {
 	folder  string
 	cluster *mgmt.Cluster
 	client  client.Client
-	// account is the configuration of the product's ServiceAccount.
-	account *rest.Config
+	account *rest.Config // the configuration of the product's ServiceAccount
 	audit   *mgmt.AuditLog
 	// counted is how many requests of the audit log belong to phases that have ended.
 	counted int
@@ -80,7 +79,7 @@ func (w *world) open(ctx context.Context) (err error) {
 	if w.account, err = w.cluster.InstallProduct(ctx, "."); err != nil {
 		return err
 	}
-	if err := mgmt.WriteKubeconfig(w.kubeconfig(), w.account); err != nil {
+	if err := mgmt.WriteKubeconfig(filepath.Join(w.folder, "kubeconfig"), w.account); err != nil {
 		return err
 	}
 	if w.client, err = vocabulary.NewClient(w.cluster.Config()); err != nil {
@@ -88,8 +87,6 @@ func (w *world) open(ctx context.Context) (err error) {
 	}
 	return w.client.Create(ctx, proxySecret("proxy-1.example.com"))
 }
-
-func (w *world) kubeconfig() string { return filepath.Join(w.folder, "kubeconfig") }
 
 // close removes what open made, also a part of it.
 func (w *world) close() (err error) {
@@ -116,10 +113,10 @@ func (w *world) start(ctx context.Context, more ...string) (err error) {
 		return err
 	}
 	command := exec.CommandContext(ctx, w.program, append([]string{ //nolint:gosec // the developer names the program
-		"manager", "--kubeconfig", w.kubeconfig(), "--health-addr", "0", "--diagnostics-address", w.diagnostics,
-		"--insecure-diagnostics", "--webhook-port=0", "--default-proxy-secret", mgmt.SystemNamespace + "/" + secretName,
-		"--default-proxy-namespaces", "kubernetes.io/metadata.name=" + namespace, "--kube-api-qps=10000",
-		"--kube-api-burst=20000",
+		"manager", "--kubeconfig", filepath.Join(w.folder, "kubeconfig"), "--health-addr=0", "--webhook-port=0",
+		"--diagnostics-address", w.diagnostics, "--insecure-diagnostics", "--kube-api-qps=10000", "--kube-api-burst=20000",
+		"--default-proxy-secret", mgmt.SystemNamespace + "/" + secretName,
+		"--default-proxy-namespaces", "kubernetes.io/metadata.name=" + namespace,
 	}, more...)...)
 	text, err := os.ReadFile("config/manager/manager.yaml")
 	if err != nil {
