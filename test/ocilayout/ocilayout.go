@@ -3,15 +3,13 @@ package ocilayout
 
 import (
 	"archive/tar"
-	"bytes"
-	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
 // Image is the image of a layout.
@@ -28,101 +26,74 @@ type Program struct {
 	Platform string
 	Content  []byte
 	// Config is how the program is run.
-	Config Config
-}
-
-// Config is how a container runs a program.
-type Config struct {
-	User       string
-	Entrypoint []string
-	Labels     map[string]string
+	Config v1.Config
 }
 
 // Read reads the image of a layout.
-func Read(folder string) (Image, error) {
-	image, err := read(folder)
+func Read(folder string) (image Image, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("reading OCI layout %s: %w", folder, err)
+		}
+	}()
+	index, err := layout.ImageIndexFromPath(folder)
 	if err != nil {
-		return Image{}, fmt.Errorf("reading OCI layout %s: %w", folder, err)
+		return image, err
 	}
-	return image, nil
+	manifest, err := index.IndexManifest()
+	if err != nil || len(manifest.Manifests) != 1 {
+		return image, errors.Join(err, errors.New("it has not one image"))
+	}
+	image.Digest = manifest.Manifests[0].Digest.String()
+	return image, image.add(index)
 }
 
-func read(folder string) (Image, error) {
-	var layout struct{ Manifests []struct{ Digest string } }
-	if err := decode(filepath.Join(folder, "index.json"), &layout); err != nil {
-		return Image{}, err
-	}
-	if len(layout.Manifests) != 1 {
-		return Image{}, fmt.Errorf("it has %d images", len(layout.Manifests))
-	}
-	image := Image{Digest: layout.Manifests[0].Digest}
-	return image, image.add(folder, image.Digest)
-}
-
-// add adds the programs of an index, or the one of an image.
-func (i *Image) add(folder, digest string) error {
-	var of struct {
-		Manifests, Layers []struct{ Digest string }
-		Config            struct{ Digest string }
-	}
-	if err := decode(blob(folder, digest), &of); err != nil {
+// add adds the programs of an index.
+func (i *Image) add(index v1.ImageIndex) error {
+	manifest, err := index.IndexManifest()
+	if err != nil {
 		return err
 	}
-	for _, manifest := range of.Manifests {
-		if err := i.add(folder, manifest.Digest); err != nil {
+	for _, descriptor := range manifest.Manifests {
+		if descriptor.MediaType.IsIndex() {
+			below, err := index.ImageIndex(descriptor.Digest)
+			if err == nil {
+				err = i.add(below)
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		image, err := index.Image(descriptor.Digest)
+		if err != nil {
 			return err
 		}
-	}
-	if len(of.Layers) == 0 {
-		return nil
-	}
-	var config struct {
-		OS, Architecture string
-		Config           Config
-	}
-	if err := decode(blob(folder, of.Config.Digest), &config); err != nil {
-		return err
-	}
-	content, err := firstFile(blob(folder, of.Layers[len(of.Layers)-1].Digest))
-	i.Programs = append(i.Programs, Program{config.OS + "/" + config.Architecture, content, config.Config})
-	return err
-}
-
-func blob(folder, digest string) string {
-	return filepath.Join(folder, "blobs", filepath.FromSlash(strings.Replace(digest, ":", "/", 1)))
-}
-
-func decode(path string, into any) error {
-	text, err := os.ReadFile(path) //nolint:gosec // of our image
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("decoding %s: %w", path, err)
+		program, err := programOf(image)
+		if err != nil {
+			return err
+		}
+		i.Programs = append(i.Programs, program)
 	}
 	return nil
 }
 
-// firstFile returns the content of the first file of a layer.
-func firstFile(path string) ([]byte, error) {
-	text, err := os.ReadFile(path) //nolint:gosec // of our image
+// programOf returns the first file of the last layer.
+func programOf(image v1.Image) (Program, error) {
+	config, err := image.ConfigFile()
 	if err != nil {
-		return nil, err
+		return Program{}, err
 	}
-	uncompressed, err := gzip.NewReader(bytes.NewReader(text))
-	if err != nil {
-		return nil, err
-	}
-	for files := tar.NewReader(uncompressed); ; {
+	extracted := mutate.Extract(image)
+	defer func() { _ = extracted.Close() }()
+	for files := tar.NewReader(extracted); ; {
 		header, err := files.Next()
-		if errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("layer %s has no file", path)
-		}
 		if err != nil {
-			return nil, err
+			return Program{}, err
 		}
 		if header.Typeflag == tar.TypeReg {
-			return io.ReadAll(files)
+			content, err := io.ReadAll(files)
+			return Program{config.Platform().String(), content, config.Config}, err
 		}
 	}
 }

@@ -4,10 +4,6 @@ package main
 
 import (
 	"archive/tar"
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -16,13 +12,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-)
 
-// Media types of the OCI image specification.
-const (
-	manifestType = "application/vnd.oci.image.manifest.v1+json"
-	configType   = "application/vnd.oci.image.config.v1+json"
-	layerType    = "application/vnd.oci.image.layer.v1.tar"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // image is an image from scratch: some files of this machine.
@@ -35,80 +29,56 @@ type image struct {
 	Entrypoint []string
 }
 
-// descriptor points to a blob.
-type descriptor struct {
-	MediaType string `json:"mediaType"`
-	Digest    string `json:"digest"`
-	Size      int64  `json:"size"`
-}
-
-// blob is content that can be read again and again.
-type blob struct {
-	descriptor
-	open func() (io.ReadCloser, error)
-}
-
-// inMemory is a blob of bytes.
-func inMemory(mediaType string, content []byte) blob {
-	sum := sha256.Sum256(content)
-	return blob{
-		descriptor: descriptor{
-			MediaType: mediaType, Digest: "sha256:" + hex.EncodeToString(sum[:]),
-			Size: int64(len(content)),
+// build returns the image, with one layer.
+func (i image) build() (v1.Image, error) {
+	built, err := mutate.ConfigFile(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		types.OCIConfigJSON), &v1.ConfigFile{
+		Architecture: runtime.GOARCH, OS: "linux", RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{
+			Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, Entrypoint: i.Entrypoint,
 		},
-		open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
-	}
-}
-
-// blobs returns the manifest of an image, its configuration and its one layer, which is written anew whenever it is
-// read: the same files give the same bytes.
-func (i image) blobs() ([]blob, error) {
-	hash := sha256.New()
-	count := &counter{to: hash}
-	if err := i.writeLayer(count); err != nil {
-		return nil, err
-	}
-	layer := blob{
-		descriptor: descriptor{
-			MediaType: layerType, Digest: "sha256:" + hex.EncodeToString(hash.Sum(nil)),
-			Size: count.bytes,
-		},
-		open: func() (io.ReadCloser, error) {
-			reader, writer := io.Pipe()
-			go func() { _ = writer.CloseWithError(i.writeLayer(writer)) }()
-			return reader, nil
-		},
-	}
-	text, err := json.Marshal(map[string]any{
-		"architecture": runtime.GOARCH, "os": "linux",
-		"config": map[string]any{
-			"Env": []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, "Entrypoint": i.Entrypoint,
-		},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{layer.Digest}},
 	})
 	if err != nil {
 		return nil, err
 	}
-	config := inMemory(configType, text)
-	text, err = json.Marshal(map[string]any{
-		"schemaVersion": 2, "mediaType": manifestType, "config": config.descriptor, "layers": []descriptor{layer.descriptor},
-	})
-	if err != nil {
-		return nil, err
+	l := layer{files: i.Files}
+	content, _ := l.Uncompressed()
+	defer func() { _ = content.Close() }()
+	if l.digest, l.size, err = v1.SHA256(content); err != nil {
+		return nil, fmt.Errorf("reading the files of %s: %w", i.Repository, err)
 	}
-	return []blob{inMemory(manifestType, text), config, layer}, nil
+	return mutate.AppendLayers(built, l)
 }
 
-// writeLayer writes the files as a tar archive: the folders above them, then each in the order of its path.
-func (i image) writeLayer(to io.Writer) error {
+// layer is a layer that is not compressed. It is written anew whenever it is read, so that nothing is stored twice: the
+// same files give the same bytes.
+type layer struct {
+	files  map[string]string
+	digest v1.Hash
+	size   int64
+}
+
+func (l layer) Digest() (v1.Hash, error)            { return l.digest, nil }
+func (l layer) DiffID() (v1.Hash, error)            { return l.digest, nil }
+func (l layer) Size() (int64, error)                { return l.size, nil }
+func (l layer) MediaType() (types.MediaType, error) { return types.OCIUncompressedLayer, nil }
+func (l layer) Compressed() (io.ReadCloser, error)  { return l.Uncompressed() }
+func (l layer) Uncompressed() (io.ReadCloser, error) {
+	reader, writer := io.Pipe()
+	go func() { _ = writer.CloseWithError(l.write(writer)) }()
+	return reader, nil
+}
+
+// write writes the files as a tar archive: the folders above them, then each in the order of its path.
+func (l layer) write(to io.Writer) error {
 	archive := tar.NewWriter(to)
 	done := map[string]bool{"/": true}
-	for _, name := range slices.Sorted(maps.Keys(i.Files)) {
+	for _, name := range slices.Sorted(maps.Keys(l.files)) {
 		if err := writeFolders(archive, path.Dir(name), done); err != nil {
 			return err
 		}
-		if err := writeFile(archive, name, i.Files[name]); err != nil {
-			return fmt.Errorf("adding %s to %s: %w", name, i.Repository, err)
+		if err := writeFile(archive, name, l.files[name]); err != nil {
+			return fmt.Errorf("adding %s: %w", name, err)
 		}
 	}
 	return archive.Close()
@@ -122,8 +92,9 @@ func writeFolders(archive *tar.Writer, folder string, done map[string]bool) erro
 	if err := writeFolders(archive, path.Dir(folder), done); err != nil {
 		return err
 	}
-	return archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimPrefix(folder, "/") +
-		"/", Mode: 0o755})
+	return archive.WriteHeader(&tar.Header{
+		Typeflag: tar.TypeDir, Name: strings.TrimPrefix(folder, "/") + "/", Mode: 0o755,
+	})
 }
 
 func writeFile(archive *tar.Writer, name, source string) error {
@@ -145,16 +116,4 @@ func writeFile(archive *tar.Writer, name, source string) error {
 	}
 	_, err = io.Copy(archive, file)
 	return err
-}
-
-// counter counts what it passes on.
-type counter struct {
-	to    io.Writer
-	bytes int64
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	n, err := c.to.Write(p)
-	c.bytes += int64(n)
-	return n, err
 }

@@ -1,7 +1,7 @@
 //go:build node
 
-// Command registry is a registry of container images, for reading only, by the OCI distribution specification. It
-// serves images that it makes from files of this machine, so that nothing is stored twice.
+// Command registry is a registry of container images that it makes from files of this machine, so that nothing is stored
+// twice.
 //
 //	registry ADDRESS CERTIFICATE KEY IMAGES
 //
@@ -11,6 +11,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,10 +20,14 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 const (
@@ -49,7 +55,7 @@ func run(args []string) error {
 	if err := json.Unmarshal(text, &images); err != nil {
 		return fmt.Errorf("reading %s: %w", args[3], err)
 	}
-	registry, err := newRegistry(images)
+	handler, err := newRegistry(images)
 	if err != nil {
 		return err
 	}
@@ -58,7 +64,7 @@ func run(args []string) error {
 		return err
 	}
 	server := &http.Server{
-		Handler: logged(registry, os.Stdout), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		Handler: logged(handler, os.Stdout), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: log.New(io.Discard, "", 0), // handshakes that clients break off, as they should where they do not trust
 	}
 	if _, err := fmt.Fprintln(os.Stdout, "ready"); err != nil {
@@ -67,75 +73,61 @@ func run(args []string) error {
 	return server.ServeTLS(listener, args[1], args[2])
 }
 
-// registry serves blobs by digest, and manifests by digest or tag.
-type registry struct {
-	blobs     map[string]blob // by digest
-	manifests map[string]blob // by repository:tag and by digest
-}
-
-func newRegistry(images []image) (*registry, error) {
-	r := &registry{blobs: map[string]blob{}, manifests: map[string]blob{}}
+// newRegistry returns a registry with images.
+func newRegistry(images []image) (http.Handler, error) {
+	held := blobs{}
+	handler := registry.New(registry.WithBlobHandler(held), registry.Logger(log.New(io.Discard, "", 0)))
 	for _, i := range images {
-		blobs, err := i.blobs()
+		built, err := i.build()
 		if err != nil {
 			return nil, err
 		}
-		for _, b := range blobs[1:] {
-			r.blobs[b.Digest] = b
+		layers, err := built.Layers()
+		if err != nil {
+			return nil, err
 		}
-		r.manifests[i.Repository+":"+i.Tag] = blobs[0]
-		r.manifests[blobs[0].Digest] = blobs[0]
+		config, err := partial.ConfigLayer(built)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range append(layers, config) {
+			digest, err := l.Digest()
+			if err != nil {
+				return nil, err
+			}
+			held[digest] = l
+		}
+		manifest, err := built.RawManifest()
+		if err != nil {
+			return nil, err
+		}
+		put := httptest.NewRequest(http.MethodPut, "/v2/"+i.Repository+"/manifests/"+i.Tag, bytes.NewReader(manifest)) //nolint:noctx // nothing waits for it
+		put.Header.Set("Content-Type", string(types.OCIManifestSchema1))
+		answer := httptest.NewRecorder()
+		if handler.ServeHTTP(answer, put); answer.Code != http.StatusCreated {
+			return nil, fmt.Errorf("adding %s: %s", i.Repository, answer.Body)
+		}
 	}
-	return r, nil
+	return handler, nil
 }
 
-// ServeHTTP answers GET and HEAD of /v2/, /v2/NAME/manifests/REFERENCE and /v2/NAME/blobs/DIGEST.
-func (r *registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	if request.Method != http.MethodGet && request.Method != http.MethodHead {
-		http.Error(w, "for reading only", http.StatusMethodNotAllowed)
-		return
+// blobs are the layers and configurations of images, for reading only.
+type blobs map[v1.Hash]v1.Layer
+
+// Get implements registry.BlobHandler.
+func (b blobs) Get(_ context.Context, _ string, digest v1.Hash) (io.ReadCloser, error) {
+	if l, found := b[digest]; found {
+		return l.Compressed()
 	}
-	if request.URL.Path == "/v2/" {
-		return
-	}
-	b, found := r.find(request.URL.Path)
-	if !found {
-		http.Error(w, "not here", http.StatusNotFound)
-		return
-	}
-	w.Header().Set("Content-Type", b.MediaType)
-	w.Header().Set("Content-Length", strconv.FormatInt(b.Size, 10))
-	w.Header().Set("Docker-Content-Digest", b.Digest)
-	if request.Method == http.MethodHead {
-		return
-	}
-	content, err := b.open()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	defer func() { _ = content.Close() }()
-	_, _ = io.Copy(w, content) // a client that disconnects, or a file that changed: the client sees it by the length
+	return nil, registry.ErrNotFound
 }
 
-func (r *registry) find(path string) (blob, bool) {
-	rest, found := strings.CutPrefix(path, "/v2/")
-	if !found {
-		return blob{}, false
+// Stat implements registry.BlobStatHandler.
+func (b blobs) Stat(_ context.Context, _ string, digest v1.Hash) (int64, error) {
+	if l, found := b[digest]; found {
+		return l.Size()
 	}
-	if _, digest, found := strings.Cut(rest, "/blobs/"); found {
-		b, found := r.blobs[digest]
-		return b, found
-	}
-	name, reference, found := strings.Cut(rest, "/manifests/")
-	if !found {
-		return blob{}, false
-	}
-	if !strings.HasPrefix(reference, "sha256:") {
-		reference = name + ":" + reference
-	}
-	b, found := r.manifests[reference]
-	return b, found
+	return 0, registry.ErrNotFound
 }
 
 // logged writes a line for every request to out.
