@@ -25,7 +25,6 @@ func hookCertificate(t *testing.T) string {
 func TestHooks_ReportMistakesAtTheStart(t *testing.T) {
 	t.Parallel()
 	certificates := hookCertificate(t)
-	empty := t.TempDir()
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -38,12 +37,7 @@ func TestHooks_ReportMistakesAtTheStart(t *testing.T) {
 		want   string
 	}{
 		"no folder":              {nil, exitUsage, "--cert-dir is required; name the folder"},
-		"an empty folder":        {[]string{"--cert-dir", empty}, exitUsage, "--cert-dir: file " + empty + "/tls.crt does not exist; mount the Secret"},
-		"no port":                {[]string{"--port", "0", "--cert-dir", certificates}, exitUsage, "--port 0: use a port from 1 to 65535"},
-		"a port beyond":          {[]string{"--port", "65536", "--cert-dir", certificates}, exitUsage, "--port 65536: use a port from 1 to 65535"},
-		"a wrong address":        {[]string{"--bind-address", "127.0.0.1:1", "--cert-dir", certificates}, exitUsage, `--bind-address "127.0.0.1:1": use an IP address without a port`},
 		"no API server":          {[]string{"--kubeconfig", "none", "--cert-dir", certificates}, exitInput, "reading kubeconfig: stat none: no such file or directory; without an API server use --diagnostics-address 0"},
-		"a wrong health address": {[]string{"--health-addr", "8081", "--cert-dir", certificates}, exitUsage, `--health-addr "8081": use an address and a port`},
 		"a port that is taken":   {[]string{"--port", port, "--bind-address", "127.0.0.1", "--health-addr", "0", "--diagnostics-address", "0", "--cert-dir", certificates}, exitInput, "serving hooks: listen tcp 127.0.0.1:" + port + ": bind: address already in use"},
 		"a health address taken": {[]string{"--health-addr", "127.0.0.1:" + port, "--diagnostics-address", "0", "--cert-dir", certificates}, exitInput, "error listening on 127.0.0.1:" + port},
 		"an argument":            {[]string{"x"}, exitUsage, `takes no arguments, got "x"`},

@@ -84,20 +84,3 @@ func (o *Election) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second,
 		"interval of tries to get or renew the lease")
 }
-
-func (o Election) check() error {
-	if o == (Election{Enabled: o.Enabled, Namespace: o.Namespace}) {
-		return nil
-	}
-	switch {
-	case o.RetryPeriod < time.Second:
-		return usagef("--leader-elect-retry-period %s: use 1s or more", o.RetryPeriod)
-	case o.RenewDeadline <= o.RetryPeriod+o.RetryPeriod/5: // client-go waits up to a fifth longer
-		return usagef("--leader-elect-renew-deadline %s: use more than 1.2 times --leader-elect-retry-period, which is %s",
-			o.RenewDeadline, o.RetryPeriod)
-	case o.LeaseDuration <= o.RenewDeadline:
-		return usagef("--leader-elect-lease-duration %s: use more than --leader-elect-renew-deadline, which is %s",
-			o.LeaseDuration, o.RenewDeadline)
-	}
-	return nil
-}

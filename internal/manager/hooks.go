@@ -42,16 +42,12 @@ func (o *Hooks) Flags() cliflag.NamedFlagSets {
 	return groups
 }
 
-// check validates the flags, so that mistakes show at the start and not when the first request fails.
+// check validates the flags whose mistakes the start would not show.
 func (o *Hooks) check() error {
-	if err := firstOf(o.Serving.check(), checkPort("--port", o.Port, false),
-		checkHost("--bind-address", o.BindAddress)); err != nil {
+	if err := o.Serving.check(); err != nil || o.CertDir != "" {
 		return err
 	}
-	if o.CertDir == "" {
-		return usagef("--cert-dir is required; name the folder with tls.crt and tls.key of a certificate for the Service")
-	}
-	return checkFiles("--cert-dir", o.CertDir, "tls.crt", "tls.key")
+	return usagef("--cert-dir is required; name the folder with tls.crt and tls.key of a certificate for the Service")
 }
 
 // RunHooks serves the runtime hooks until ctx ends. The flags that were given go to the first line of logs.

@@ -44,8 +44,7 @@ func (o *Serving) check() error {
 	if _, _, err := flags.GetManagerOptions(o.ManagerOptions); err != nil {
 		return usagef("--tls-min-version, --tls-cipher-suites or --tls-curve-preferences: %w", err)
 	}
-	return firstOf(o.Logging.check(), checkAddress("--health-addr", o.HealthAddr),
-		checkAddress("--diagnostics-address", o.DiagnosticsAddress))
+	return o.Logging.check()
 }
 
 // shutdownTime is how long a process may take to end before it gives up the lease.
