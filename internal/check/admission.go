@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -197,7 +198,7 @@ func (c *checker) witness(ctx context.Context) (*kinds.Cluster, error) {
 		configured := slices.ContainsFunc(cluster.Status.Conditions, func(condition metav1.Condition) bool {
 			return condition.Type == contract.ConditionProxyConfigured && condition.Status == metav1.ConditionTrue
 		})
-		if cluster.Spec.Topology != nil || !configured || cluster.Spec.Paused != nil && *cluster.Spec.Paused ||
+		if cluster.Spec.Topology != nil || !configured || ptr.Deref(cluster.Spec.Paused, false) ||
 			cluster.Spec.ControlPlaneRef.Kind != plan.KindControlPlane || !cluster.DeletionTimestamp.IsZero() {
 			continue
 		}

@@ -4,6 +4,7 @@
 package intent
 
 import (
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -57,13 +58,13 @@ func ClusterOf(cluster *kinds.Cluster) Cluster {
 			Name: cluster.Spec.InfrastructureRef.Name,
 		},
 		Facts:            infrastructure.Of(cluster.Spec.InfrastructureRef.Kind),
-		Provisioned:      isTrue(cluster.Status.Initialization.InfrastructureProvisioned),
+		Provisioned:      ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false),
 		ControlPlaneKind: cluster.Spec.ControlPlaneRef.Kind,
 		ControlPlaneName: cluster.Spec.ControlPlaneRef.Name,
 		Topology:         cluster.Spec.Topology != nil,
 		Enabled:          IsEnabled(cluster.Labels),
 		Unclear:          CheckLabel(cluster.Labels),
-		Paused:           annotated || isTrue(cluster.Spec.Paused),
+		Paused:           annotated || ptr.Deref(cluster.Spec.Paused, false),
 		Deleted:          !cluster.DeletionTimestamp.IsZero(),
 	}
 }
@@ -73,5 +74,3 @@ func ClusterOf(cluster *kinds.Cluster) Cluster {
 func SecretLabels(cluster Cluster) map[string]string {
 	return map[string]string{clusterv1.ClusterNameLabel: cluster.Name, contract.LabelGenerated: cluster.Name}
 }
-
-func isTrue(flag *bool) bool { return flag != nil && *flag }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -100,8 +101,7 @@ func decideCluster(stored, asked *kinds.Cluster) decision {
 func holdAfter(stored *kinds.Cluster, was, is, immediate bool) (value string, decided bool) {
 	version := stored.Spec.Topology.Version
 	hold, held := intent.FreezeOf(stored.Annotations)
-	initialized := stored.Status.Initialization.ControlPlaneInitialized
-	running := initialized != nil && *initialized
+	running := ptr.Deref(stored.Status.Initialization.ControlPlaneInitialized, false)
 	switch {
 	case immediate:
 		return "", held

@@ -11,6 +11,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -115,7 +116,7 @@ func (w write) isRunning() bool {
 	case *kinds.KubeadmConfig:
 		return o.Status.DataSecretName != ""
 	case *kinds.KubeadmControlPlane:
-		return o.Status.Replicas != nil && *o.Status.Replicas > 0
+		return ptr.Deref(o.Status.Replicas, 0) > 0
 	default:
 		return false
 	}

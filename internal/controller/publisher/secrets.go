@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -118,7 +119,7 @@ func (p *pass) update(ctx context.Context, current *corev1.Secret, wanted publis
 		current.Type == desired.Type {
 		return nil
 	}
-	if current.Immutable != nil && *current.Immutable || current.Type != desired.Type {
+	if ptr.Deref(current.Immutable, false) || current.Type != desired.Type {
 		return p.remove(ctx, current)
 	}
 	ctrl.LoggerFrom(ctx).Info("Updating Secret of outputs", "Secret", klog.KObj(next))

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -157,7 +158,7 @@ func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates [
 			return nil, report.Outcome{}, err
 		}
 		object := NewObject(controlPlane, plan.KindControlPlane,
-			len(created) > 0 || controlPlane.Status.Replicas != nil && *controlPlane.Status.Replicas > 0)
+			len(created) > 0 || ptr.Deref(controlPlane.Status.Replicas, 0) > 0)
 		if paused := meta.FindStatusCondition(controlPlane.Status.Conditions, clusterv1.PausedCondition); paused != nil {
 			object.Busy = !plan.AtRest(paused.Status) && controlPlane.DeletionTimestamp.IsZero()
 		}
