@@ -158,6 +158,25 @@ func TestConclude_ReportsAContestedRemoval(t *testing.T) {
 	}
 }
 
+// TestConclude_KeepsTheTimeOfEarlierSteps has a step find something to look at again, before another ends the pass with
+// a finding.
+func TestConclude_KeepsTheTimeOfEarlierSteps(t *testing.T) {
+	t.Parallel()
+	now, applied := func() time.Time { return time.Unix(0, 0) }, ""
+	guarded := backoff.New(apiServer{applied: &applied}, &stored{err: errRefused}, now)
+	c := &Controller{
+		guarded:  guarded,
+		reporter: &report.Reporter{Client: guarded, Now: now, Recorder: events.NewFakeRecorder(10)},
+	}
+	cluster := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one", UID: "one"}}
+	done := result{}
+	done.LookAgain(time.Minute)
+	got, err := c.conclude(t.Context(), cluster, done, finding.Errors{{Reason: contract.ReasonInvalidSettings, Message: "no"}})
+	if err != nil || got.RequeueAfter != time.Minute || !strings.Contains(applied, contract.ReasonInvalidSettings) {
+		t.Errorf("again after %s, %v, status %s", got.RequeueAfter, err, applied)
+	}
+}
+
 // stored has one Cluster, and counts how often it is read.
 type stored struct {
 	client.Reader

@@ -108,7 +108,10 @@ func (c *Controller) conclude(ctx context.Context, cluster *kinds.Cluster, done 
 		out.Findings = nil
 		out.Add(contract.ReasonInternalError, "Please check controller logs for errors")
 	}
-	return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(c.reporter.Report(ctx, cluster, out, "")))
+	if err = errors.Join(err, client.IgnoreNotFound(c.reporter.Report(ctx, cluster, out, ""))); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: done.Again}, nil // what steps before the finding want to look at again
 }
 
 // conflictDelay is when a pass that ended with a write conflict is repeated, if the event of the other write does not

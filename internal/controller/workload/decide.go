@@ -275,6 +275,10 @@ func (d *Decision) report(v View, want Want, members []Member, pods map[string]P
 		progress.Message += "; waiting for node " + next[0]
 	case len(waiting) > 0 && onlyControlPlane && v.ControlPlaneRolls:
 		progress.Message += "; the others wait until the Machines of the control plane are replaced"
+		boots := func(m Member) bool { return m.Group == "" && m.Node == "" && !m.Leaving }
+		if i := slices.IndexFunc(v.Members, boots); i >= 0 {
+			progress.Message += "; Machine " + v.Members[i].Machine + " has no Node yet"
+		}
 	case len(waiting) > 0:
 		progress.Message += "; waiting for node " + waiting[0]
 	case len(booting) > 0:

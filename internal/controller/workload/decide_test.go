@@ -179,6 +179,13 @@ func TestDecide_SaysHowFarNodesAre(t *testing.T) {
 			View{Members: []Member{controlPlane}, Nodes: labelled("", "a"), ControlPlaneRolls: true},
 			"0 of 1" + of + "; the others wait until the Machines of the control plane are replaced", "Unknown InPlaceProgressing", 0, 0,
 		},
+		"a Machine of the control plane that never gets a node": {
+			View{
+				Members: []Member{controlPlane, {Secret: main, Machine: "cp-2"}}, Nodes: labelled("", "a"), ControlPlaneRolls: true,
+			},
+			"0 of 1" + of + "; the others wait until the Machines of the control plane are replaced; Machine cp-2 has no Node yet",
+			"Unknown InPlaceProgressing", 0, 0,
+		},
 		"other files since a while": {
 			View{Members: []Member{a}, Nodes: labelled(fresh, "a"), Pods: []Pod{drifted(15 * time.Second)}},
 			"* node a: its files were changed after they were written; delete Pod capi-proxy-patcher-nodes/p-a to retry\n" +
