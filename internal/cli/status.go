@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -86,7 +87,7 @@ still to come, or a Cluster cannot be read.`,
 	f.BoolVar(&o.machines, "machines", false, "with --cluster, list the Machines that are behind")
 	f.StringVar(&o.defaultSecret, "default-proxy-secret", "",
 		"with --machines or --fail-on, the installation-wide proxy Secret as namespace/name, as given to the manager")
-	f.BoolVarP(&o.watch, "watch", "w", false, "keep running, and print each Cluster again when its status changes")
+	f.BoolVarP(&o.watch, "watch", "w", false, "keep running, and print each Cluster again when its status changes, and say when it is gone")
 	f.StringSliceVar(&o.failOn, "fail-on", nil, "states of a Cluster that make the exit status 3, as a pass with dry "+
 		"runs finds them: behind, not-true")
 	f.StringVarP(&o.output, "output", "o", "table", "table, wide, json or yaml")
@@ -358,14 +359,17 @@ func (s statusReader) table() status.Table {
 	return status.Table{Namespaces: s.all, Wide: s.output == "wide", Now: s.now()}
 }
 
-// follow prints the row of each Cluster that differs from the one before, until ctx ends.
+// follow prints the row of each Cluster that differs from the one before, and says which are gone, until ctx ends or the
+// Cluster that is named is gone.
 func (s statusReader) follow(ctx context.Context, rows []status.Row, version string) error {
-	type key struct{ namespace, name string }
-	printed := map[key]string{}
+	printed := map[client.ObjectKey]string{}
+	keyOf := func(row status.Row) client.ObjectKey {
+		return client.ObjectKey{Namespace: row.Namespace, Name: row.Name}
+	}
 	fresh := func(row status.Row) bool {
 		text, _ := json.Marshal(row) //nolint:errchkjson,gosec // strings and numbers; a name of a Secret
-		known := printed[key{row.Namespace, row.Name}]
-		printed[key{row.Namespace, row.Name}] = string(text)
+		known := printed[keyOf(row)]
+		printed[keyOf(row)] = string(text)
 		return known != string(text)
 	}
 	for _, row := range rows {
@@ -381,7 +385,7 @@ func (s statusReader) follow(ctx context.Context, rows []status.Row, version str
 			return fmt.Errorf("watching Clusters: %w", err)
 		}
 		for event := range events.ResultChan() {
-			if event.Type == watch.Added || event.Type == watch.Modified {
+			if event.Type == watch.Added || event.Type == watch.Modified || event.Type == watch.Deleted {
 				break
 			}
 		}
@@ -391,8 +395,18 @@ func (s statusReader) follow(ctx context.Context, rows []status.Row, version str
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // as above
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, errNotLabelled) {
 			return err
+		}
+		maps.DeleteFunc(printed, func(key client.ObjectKey, _ string) bool {
+			gone := !slices.ContainsFunc(rows, func(row status.Row) bool { return keyOf(row) == key })
+			if gone {
+				_, _ = fmt.Fprintf(s.streams.Err, "Cluster %s is gone, or has no label any more\n", key)
+			}
+			return gone
+		})
+		if err != nil {
+			return nil //nolint:nilerr // the one that was named is gone
 		}
 		if changed := slices.DeleteFunc(rows, func(row status.Row) bool { return !fresh(row) }); len(changed) > 0 {
 			if err := s.table().Write(s.streams.Out, false, changed...); err != nil {

@@ -219,6 +219,10 @@ func TestStatus_WatchesForChanges(t *testing.T) {
 	prints(contract.ReasonSettingsNotFound)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	prints(contract.ReasonConfigured)
+	if err := shared.client.Delete(t.Context(), fetch(t, ns, "one", &clusterv1.Cluster{})); err != nil {
+		t.Fatal(err)
+	}
+	prints("Cluster " + ns + "/one is gone")
 	stop()
 	<-ended
 }
