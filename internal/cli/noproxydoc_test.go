@@ -10,7 +10,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
@@ -68,7 +67,7 @@ func TestTables_OfCodesAndGroups(t *testing.T) {
 	codes = tables.Table{Page: page, Name: "codes of objects", AnyOrder: true}
 	for code, kind := range map[finding.Code]string{
 		intent.CodeBadAnnotation: "rejection", intent.CodeBadEncoding: "rejection", intent.CodeBadLabel: "rejection",
-		intent.CodeBadMetadata: "rejection", clusters.CodeSecretEncrypted: "note", proxyconfig.CodeSecretNotFound: "rejection",
+		intent.CodeBadMetadata: "rejection", proxyconfig.CodeSecretNotFound: "note",
 		patch.CodeOverridden: "warning", patch.CodeUnread: "note", plan.CodeHostProxied: "note", plan.CodeBootCommands: "note", plan.CodeSudo: "note",
 		plan.CodeEarlyFetch: "note", plan.CodeAPIServerDirect: "note", proxyconfig.CodeUnlabelledSecret: "warning",
 		intent.CodeUnknownName: "warning", patch.CodeUserData: "warning",

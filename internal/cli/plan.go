@@ -30,8 +30,8 @@ func newPlan(streams Streams) *cobra.Command {
 Machines that would be replaced at once, the nodes that would be changed in place, the Machines that would stay
 unchanged, and the condition afterwards. Nothing is changed.
 
-With -f it sees the Cluster, the Secrets and the annotations of pools as they would be with these files applied,
-also through admission webhooks. A label or annotation of the product that a file leaves out is removed.
+With -f it sees Clusters, Secrets, MachineDeployments and MachinePools as the API server answers a dry run of
+"kubectl apply --server-side --force-conflicts", so a label that a file leaves out stays unless it was set that way.
 
 Exit status: 0 success, 1 a failure, 2 wrong usage.`,
 		Example: `  capi-proxy-patcher plan --namespace team-a --cluster prod

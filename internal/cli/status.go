@@ -246,13 +246,9 @@ func (o statusOptions) listMachines(ctx context.Context, config *rest.Config, se
 	}
 	switch {
 	case !o.isTable():
-		err = writeData(streams, o.output, map[string]any{
-			"version": 1, "behind": groups, "restarted": result.Data().Restarted,
-		})
+		err = writeData(streams, o.output, map[string]any{"version": 1, "behind": groups})
 	case len(groups) > 0:
-		if err = status.MachineTable(streams.Out, groups, now()); err == nil {
-			err = preview.PrintRestarts(streams.Out, result.Restarts)
-		}
+		err = status.MachineTable(streams.Out, groups, now())
 	case !result.IsKnown():
 		_, err = fmt.Fprintf(streams.Err, "which Machines are behind is not known: %s\n%s",
 			cmp.Or(result.Condition.Reason, "the Cluster is paused or has no label"),

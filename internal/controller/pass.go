@@ -35,19 +35,12 @@ type pass struct {
 	secrets *reconcile.Secrets
 	// topology is nil for a Cluster without one.
 	topology *reconcile.Topology
-	// settings are those that the pass has read, hidden is whether those whose values are not known have certificates
-	// alone, by the proxy Secret that a pool names.
-	settings []reconcile.Settings
-	hidden   map[string]*bool
 	// current reports that the cached Cluster asks for the same as that of the API server.
 	current bool
 }
 
 func (c *Controller) newPass(cluster *kinds.Cluster, view intent.Cluster) *pass {
-	p := &pass{
-		Controller: c, cluster: cluster, view: view, configs: c.reader.Configs(view),
-		hidden: map[string]*bool{},
-	}
+	p := &pass{Controller: c, cluster: cluster, view: view, configs: c.reader.Configs(view)}
 	p.secrets = reconcile.Store{Writer: c.writer, Reader: c.reader, Now: c.Now}.Of(cluster, view, p.configs)
 	if view.Topology {
 		p.topology = &reconcile.Topology{
@@ -122,13 +115,7 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 	var out report.Outcome
 	resolver := resolve.Resolver{Secrets: p.Memory, Now: p.Now, Object: pool}
 	resolution, err := p.Memory.Resolve(ctx, resolver, p.view, p.options, override)
-	if hidden, ok := errors.AsType[resolve.Hidden](err); ok {
-		p.settings = append(p.settings, reconcile.Settings{Err: err})
-		p.hidden[override] = new(hidden.IsTrustOnly())
-		return nil, out, nil
-	}
 	if found := finding.Of(err); len(found) > 0 {
-		p.settings = append(p.settings, reconcile.Settings{Err: err})
 		count(p.Resolved, found[0].Reason)
 		out.Find(found...)
 		return nil, out, nil
@@ -138,7 +125,6 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 		return nil, out, err
 	}
 	count(p.Resolved, contract.ReasonConfigured)
-	p.settings = append(p.settings, reconcile.Settings{Resolution: &resolution, Warnings: resolution.Warnings})
 	if !resolution.Complete {
 		out.Add(contract.ReasonWaitingForEndpoint,
 			"spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; bootstrap data waits for it, because NO_PROXY must "+
@@ -167,7 +153,6 @@ func (p *pass) proxiedNodes(ctx context.Context, main *resolve.Resolution) (out 
 		return out, fmt.Errorf("listing Machines: %w", err)
 	}
 	out.Warnings = main.ProxiedNodes(p.options, list.Items)
-	p.settings = append(p.settings, reconcile.Settings{Resolution: main, Warnings: out.Warnings})
 	return out, nil
 }
 
@@ -293,11 +278,11 @@ type facts struct {
 
 func (f facts) Values(o plan.Object) (plan.Values, error) {
 	if o.Override() == "" {
-		return plan.Values{Resolution: f.main, TrustOnly: f.hidden[""]}, nil
+		return plan.Values{Resolution: f.main}, nil
 	}
 	resolution, found, err := f.resolve(f.ctx, o.Override(), o.Overrider())
 	f.out.Join(found)
-	return plan.Values{Resolution: resolution, TrustOnly: f.hidden[o.Override()]}, err
+	return plan.Values{Resolution: resolution}, err
 }
 
 func (f facts) Taken(o plan.Object, secret string) (string, error) {

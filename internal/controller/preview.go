@@ -22,7 +22,7 @@ func (c *Controller) Preview(ctx context.Context, cluster *kinds.Cluster) (Previ
 	if found := finding.Of(err); len(found) > 0 {
 		done.Findings, err = found, nil
 	}
-	preview := Preview{Outcome: done.Outcome, Settings: done.settings, Reconciled: done.reconciled}
+	preview := Preview{Outcome: done.Outcome, Reconciled: done.reconciled}
 	if err == nil && !done.idle && !done.gone {
 		preview.Condition = finding.ConditionOf(done.Findings, done.summary)
 	}

@@ -70,9 +70,8 @@ type result struct {
 
 	// summary is the message of the condition if no finding has a reason.
 	summary string
-	// reconciled are the bootstrap objects, settings those of an enabled Cluster.
+	// reconciled are the bootstrap objects.
 	reconciled []reconcile.Reconciled
-	settings   []reconcile.Settings
 	// idle reports that there was nothing to do or to report.
 	idle bool
 	// gone reports that nothing is left to report about the Cluster.
@@ -132,9 +131,7 @@ func steps(ctx context.Context, each ...func(context.Context) (report.Outcome, e
 
 // enable configures all objects that can be, and collects findings about the others.
 func (p *pass) enable(ctx context.Context) (done result, err error) {
-	defer func() { done.settings = p.settings }()
 	if err := p.readOptions(); err != nil {
-		p.settings = append(p.settings, reconcile.Settings{Err: err})
 		done.Find(finding.Of(err)...)
 		if p.view.Topology { // its variable may name another Secret
 			return done, nil

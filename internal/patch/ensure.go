@@ -112,7 +112,7 @@ func isDropIn(p string) bool {
 func conflicts(spec Spec, recipe Recipe) (found finding.Errors) {
 	var needed []contract.Target // for conflicts
 	wanted := recipe.Files
-	if fileAt(recipe.Files, contract.PathProxyEnv) != nil { // from which the node writes a file that no spec has
+	if hasFileAt(recipe.Files, contract.PathProxyEnv) { // from which the node writes a file that no spec has
 		wanted = append(slices.Clip(wanted), File{Path: contract.PathNodeEnv})
 	}
 	for i, f := range spec.Files {
@@ -340,4 +340,9 @@ func sizeAfter(had int, list List, edits []Edit) int {
 		}
 	}
 	return had
+}
+
+// hasFileAt reports whether a file is at a path.
+func hasFileAt(files []File, name string) bool {
+	return slices.ContainsFunc(files, func(f File) bool { return clean(f.Path) == name })
 }

@@ -25,7 +25,7 @@ const (
 // wherever a spec has it: in commands, in files, and in what Ignition writes.
 func overrides(spec Spec, recipe Recipe) []finding.Finding {
 	units := slices.DeleteFunc(UnitNames(), func(unit string) bool {
-		return fileAt(recipe.Files, systemd.DropInPath(unit)) == nil
+		return !hasFileAt(recipe.Files, systemd.DropInPath(unit))
 	})
 	inFile := func(f File) []finding.Finding { return inFile(f, units) }
 	inCommand := func(command string) []finding.Finding { return inFile(File{Content: command}) }

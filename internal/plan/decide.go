@@ -256,12 +256,10 @@ func (d decider) recipes(values Values, secret string) func(version int) (patch.
 				return func(int) (patch.Recipe, error) { return patch.Recipe{}, err }
 			}
 		}
-	case values.TrustOnly != nil:
-		trust = *values.TrustOnly
-	case values.Resolution == nil || !values.Resolution.Settings.IsSet():
+	case values.Resolution == nil || values.Resolution.Files == nil:
 		trust = patch.IsTrustOnly(d.stored)
 	default:
-		trust = values.Resolution.Settings.IsTrustOnly()
+		trust = patch.HasOnlyCertificates(values.Resolution.Files)
 	}
 	return func(version int) (patch.Recipe, error) { return Recipe(d.want.Options, version, trust, secret) }
 }

@@ -58,6 +58,15 @@ func (a *answers) Begun() (bool, error) { return a.begun, a.ask("begun") }
 // is changes a scene.
 type is func(*scene)
 
+// filesOf are the data of a generated Secret.
+func filesOf(settings proxyconfig.Settings) map[string][]byte {
+	files, err := resolve.Files(settings, "localhost")
+	if err != nil {
+		panic(err)
+	}
+	return files
+}
+
 // newScene is an object at rest of an enabled Cluster with delivery Reference, about which every answer is favourable.
 func newScene(t *testing.T, kind string, changes ...is) scene {
 	t.Helper()
@@ -65,7 +74,9 @@ func newScene(t *testing.T, kind string, changes ...is) scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resolution := &resolve.Resolution{Settings: settings, Complete: true, NoProxy: noproxy.Result{Value: "localhost"}}
+	resolution := &resolve.Resolution{
+		Settings: settings, Complete: true, NoProxy: noproxy.Result{Value: "localhost"}, Files: filesOf(settings),
+	}
 	s := scene{
 		object: plan.Object{
 			Kind: kind, Name: kind + " team/one", Spec: own(),

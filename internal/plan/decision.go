@@ -86,11 +86,9 @@ type Facts interface {
 
 // Values are the settings of an object's proxy Secret.
 type Values struct {
-	// Resolution is nil if there are no settings that can be used; findings of the Cluster say why.
+	// Resolution is nil if there are no settings that can be used; findings of the Cluster say why. At admission it has
+	// the Files of the present generated Secret, or none.
 	Resolution *resolve.Resolution
-	// TrustOnly reports whether settings that are missing in Resolution have certificates and no proxy URL; nil if that is
-	// not known.
-	TrustOnly *bool
 	// Recipe is the recipe that an earlier decision has made of the same settings, or nil.
 	Recipe *patch.Recipe
 }

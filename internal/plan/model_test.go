@@ -93,7 +93,7 @@ func settingsOf(what string) plan.Values {
 		panic(err)
 	}
 	return plan.Values{Resolution: &resolve.Resolution{
-		Settings: settings, Complete: what != "incomplete", NoProxy: noproxy.Result{Value: "localhost"},
+		Settings: settings, Complete: what != "incomplete", NoProxy: noproxy.Result{Value: "localhost"}, Files: filesOf(settings),
 	}}
 }
 

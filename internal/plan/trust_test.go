@@ -22,11 +22,16 @@ func TestDecide_ConfiguresOnlyTrustWithoutAProxy(t *testing.T) {
 	}
 	var (
 		certificates is = func(s *scene) {
-			s.answers.values.Resolution = &resolve.Resolution{Settings: settings, Complete: true}
+			s.answers.values.Resolution = &resolve.Resolution{Settings: settings, Complete: true, Files: filesOf(settings)}
 		}
 		proxied is = func(s *scene) { s.answers.values = newScene(t, controlPlane).answers.values }
 		unseen  is = func(s *scene) { s.answers.values.Resolution = &resolve.Resolution{} }
-		says       = func(only bool) is { return func(s *scene) { s.answers.values.TrustOnly = &only } }
+		says       = func(now is) is {
+			return func(s *scene) {
+				now(s)
+				s.answers.values.Resolution = &resolve.Resolution{Files: s.answers.values.Resolution.Files}
+			}
+		}
 		hooked  is = func(s *scene) { s.object.Hooked = true }
 		noTrust is = func(s *scene) { s.want.Options.Targets = []contract.Target{contract.TargetKubelet} }
 		trust      = "/etc/capi-proxy-patcher/setup.sh /etc/capi-proxy-patcher/trusted-ca.pem"
@@ -42,8 +47,8 @@ func TestDecide_ConfiguresOnlyTrustWithoutAProxy(t *testing.T) {
 		"the controller and render":                        {[]is{certificates}, trust, commands},
 		"of what had a proxy":                              {[]is{patched, certificates}, trust, commands},
 		"when a URL is added":                              {[]is{certificates, patched, proxied}, all, everyone},
-		"admission of what the generated Secret says":      {[]is{unseen, says(true), created}, trust, commands},
-		"admission of what it says no more":                {[]is{certificates, patched, unseen, says(false), updated}, all, everyone},
+		"admission of what the generated Secret says":      {[]is{says(certificates), created}, trust, commands},
+		"admission of what it says no more":                {[]is{certificates, patched, says(proxied), updated}, all, everyone},
 		"admission before there is one":                    {[]is{unseen, created}, all, everyone},
 		"admission when the cache has lost it":             {[]is{certificates, patched, unseen, applied}, trust, commands},
 		"while the proxy Secret is gone":                   {[]is{certificates, patched, rejected}, trust, commands},

@@ -2,29 +2,25 @@ package preview
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
-// maxObjects is how many objects a preview may change.
-const maxObjects = 1000
+const (
+	// maxObjects is how many objects a preview may change.
+	maxObjects = 1000
+	// fieldOwner is that of kubectl apply --server-side, so that a preview removes what that would remove.
+	fieldOwner client.FieldOwner = "kubectl"
+)
 
 // ReadChanges reads the objects of a stream of YAML or JSON documents. Empty documents are skipped.
 func ReadChanges(from io.Reader) ([]unstructured.Unstructured, error) {
@@ -47,34 +43,30 @@ func ReadChanges(from io.Reader) ([]unstructured.Unstructured, error) {
 }
 
 // tryOut returns the objects that the API server would store if they were applied, from a dry run through all webhooks.
-// A key of the product that the present object has and the file has not is removed, as are keys of a Secret.
 func tryOut(ctx context.Context, api client.Client, namespace string,
 	objects []unstructured.Unstructured,
 ) ([]client.Object, error) {
 	tried := make([]client.Object, 0, len(objects))
 	for i := range objects {
-		object := &objects[i]
+		object := objects[i].DeepCopy()
 		if object.GetNamespace() == "" {
 			object.SetNamespace(namespace)
 		}
+		object.SetResourceVersion("") // the file may be older
+		object.SetManagedFields(nil)  // an apply with them is refused
 		stored, err := changeOf(api.Scheme(), object)
 		if err != nil {
 			return nil, err
 		}
-		key := client.ObjectKeyFromObject(object)
-		switch err = api.Get(ctx, key, stored); {
-		case apierrors.IsNotFound(err) && object.GetKind() == "Secret":
-			if err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, stored); err == nil {
-				err = api.Create(ctx, stored, client.DryRunAll)
-			}
-		case err == nil:
-			var data []byte
-			if data, err = mergePatch(stored, object); err == nil {
-				err = api.Patch(ctx, stored, client.RawPatch(types.MergePatchType, data), client.DryRunAll)
-			}
+		data, err := object.MarshalJSON()
+		if err == nil {
+			stored.SetNamespace(object.GetNamespace())
+			stored.SetName(object.GetName())
+			err = api.Patch(ctx, stored, client.RawPatch(types.ApplyPatchType, data), client.DryRunAll, client.ForceOwnership,
+				fieldOwner)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("trying out %s %s: %w", object.GetKind(), key, err)
+			return nil, fmt.Errorf("trying out %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err)
 		}
 		tried = append(tried, stored)
 	}
@@ -90,8 +82,8 @@ func changeOf(scheme *runtime.Scheme, change *unstructured.Unstructured) (client
 		clusterv1.GroupVersion.WithKind("MachineDeployment").GroupKind(),
 		clusterv1.GroupVersion.WithKind("MachinePool").GroupKind():
 	default:
-		return nil, fmt.Errorf("%s %s cannot be tried out; only a Cluster, a Secret, and annotations of a "+
-			"MachineDeployment or MachinePool can", change.GetKind(), change.GetName())
+		return nil, fmt.Errorf("%s %s cannot be tried out; only a Cluster, a Secret, a MachineDeployment or a MachinePool can",
+			change.GetKind(), change.GetName())
 	}
 	if !scheme.Recognizes(kind) {
 		return nil, fmt.Errorf("%s %s has apiVersion %s; use %s", change.GetKind(), change.GetName(),
@@ -103,60 +95,4 @@ func changeOf(scheme *runtime.Scheme, change *unstructured.Unstructured) (client
 		return nil, fmt.Errorf("making an object of kind %s: %w", kind, err)
 	}
 	return typed, nil
-}
-
-// mergePatch returns the JSON merge patch that applies change to stored.
-func mergePatch(stored client.Object, change *unstructured.Unstructured) ([]byte, error) {
-	labels, _, err := unstructured.NestedStringMap(change.Object, "metadata", "labels")
-	annotations, _, annotationsErr := unstructured.NestedStringMap(change.Object, "metadata", "annotations")
-	if err = errors.Join(err, annotationsErr); err != nil {
-		return nil, fmt.Errorf("reading metadata of %s %s: %w; quote values that YAML takes for other types",
-			change.GetKind(), change.GetName(), err)
-	}
-	metadata := map[string]any{
-		"labels":      replaced(stored.GetLabels(), labels, contract.UserLabels()),
-		"annotations": replaced(stored.GetAnnotations(), annotations, contract.UserAnnotations()),
-	}
-	patch := map[string]any{"metadata": metadata}
-	switch object := stored.(type) {
-	case *corev1.Secret:
-		data := map[string]any{}
-		for key := range object.Data {
-			data[key] = nil
-		}
-		given, _, err := unstructured.NestedMap(change.Object, "data")
-		text, _, textErr := unstructured.NestedStringMap(change.Object, "stringData")
-		if err = errors.Join(err, textErr); err != nil {
-			return nil, fmt.Errorf("reading Secret %s: %w", change.GetName(), err)
-		}
-		maps.Copy(data, given)
-		for key, value := range text {
-			data[key] = base64.StdEncoding.EncodeToString([]byte(value))
-		}
-		patch["data"] = data
-	case *kinds.Cluster:
-		if spec, found := change.Object["spec"]; found {
-			patch["spec"] = spec
-		}
-	}
-	encoded, err := json.Marshal(patch)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the change of %s: %w", change.GetName(), err)
-	}
-	return encoded, nil
-}
-
-// replaced returns the part of a merge patch that sets the keys of now, and removes the former ones that users set and
-// that now has not.
-func replaced(before, now map[string]string, users []string) map[string]any {
-	keys := map[string]any{}
-	for key := range before {
-		if slices.Contains(users, key) {
-			keys[key] = nil
-		}
-	}
-	for key, value := range now {
-		keys[key] = value
-	}
-	return keys
 }

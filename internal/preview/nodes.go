@@ -3,7 +3,6 @@ package preview
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -15,91 +14,50 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
-// Restart are nodes of a control plane or pool that an update in place changes alike.
-type Restart struct {
+// InPlace are nodes of a control plane or pool that are changed in place.
+type InPlace struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	// Machines and Nodes are their names, in the same order. For a MachinePool there are no Machines.
 	Machines []string `json:"machines"`
 	Nodes    []string `json:"nodes"`
-	patch.NodeChange
 }
 
-// restarts returns the changes of updates in place on the nodes of a Cluster that asks for them. The management cluster
-// knows what a Machine was made with and, by annotations of its KubeadmConfig, what its node got in place since. begins
-// reports that the Cluster has not asked for updates in place of these targets before.
-func restarts(ctx context.Context, w *world.Reader, api client.Reader, cluster *kinds.Cluster, result Result,
-	begins bool,
-) ([]Restart, error) {
-	all, err := ofMachines(ctx, w, api, cluster, result, begins)
-	if err != nil {
-		return nil, err
-	}
-	return ofMachinePools(ctx, w, api, cluster, result, all, begins)
-}
-
-// ofMachines adds the nodes of Machines that are behind.
-func ofMachines(ctx context.Context, w *world.Reader, api client.Reader, cluster *kinds.Cluster, result Result,
-	begins bool,
-) (all []Restart, err error) {
-	if result.Behind == nil {
-		return nil, nil
-	}
-	var list kinds.MachineList
-	if err := api.List(ctx, &list, client.InNamespace(cluster.Namespace),
+// inPlace returns the nodes that are changed in place, of a Cluster that asks for it. begins reports that the Cluster
+// has not asked for these targets before.
+func inPlace(ctx context.Context, api client.Reader, cluster *kinds.Cluster, result Result, begins bool) (
+	all []InPlace, err error,
+) {
+	var machines kinds.MachineList
+	if err := api.List(ctx, &machines, client.InNamespace(cluster.Namespace),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
 		return nil, fmt.Errorf("listing Machines: %w", err)
 	}
-	for _, group := range *result.Behind {
+	nodes := make(map[string]string, len(machines.Items))
+	for i := range machines.Items {
+		nodes[machines.Items[i].Name] = machines.Items[i].Status.NodeRef.Name
+	}
+	for _, group := range result.behind() {
 		from := result.objectOf(group.Kind, group.Name)
 		if from == nil {
 			continue
 		}
+		one := InPlace{Kind: group.Kind, Name: group.Name, Machines: []string{}}
 		for _, machine := range group.Machines {
-			i := slices.IndexFunc(list.Items, func(m kinds.Machine) bool { return m.Name == machine.Name })
-			if i < 0 || list.Items[i].Status.NodeRef.Name == "" {
-				continue
-			}
-			config := &kinds.KubeadmConfig{}
-			key := client.ObjectKey{Namespace: cluster.Namespace, Name: list.Items[i].Spec.Bootstrap.ConfigRef.Name}
-			if err := w.Get(ctx, key, config); client.IgnoreNotFound(err) != nil {
-				return nil, err
-			}
-			update, spec := plan.UpdateOf(config.Annotations), config.Bootstrap().View()
 			// A Machine whose static Pods lack the variables stays behind when its node has the files.
-			stays := machine.Lag == status.OldEntries && patch.FilesDigest(*from.Recipe) == ""
-			if stays && !update.At.IsZero() && !begins {
-				if machine.Updated {
-					continue
-				}
-				spec.Files = from.Recipe.Files
+			has := machine.Updated && machine.Lag == status.OldEntries && patch.FilesDigest(*from.Recipe) == ""
+			if node := nodes[machine.Name]; node != "" && (begins || !has) {
+				one.Machines, one.Nodes = append(one.Machines, machine.Name), append(one.Nodes, node)
 			}
-			change := patch.ChangeOf(spec, *from.Recipe, update.Files)
-			all = add(all, group.Kind, group.Name, machine.Name, list.Items[i].Status.NodeRef.Name, change)
 		}
+		all = append(all, one)
 	}
-	return all, nil
-}
-
-// ofMachinePools adds the nodes of MachinePools whose files change with this pass. Which of them have had the files
-// before is known in the workload cluster alone.
-func ofMachinePools(ctx context.Context, w *world.Reader, api client.Reader, cluster *kinds.Cluster, result Result,
-	all []Restart, begins bool,
-) ([]Restart, error) {
+	// Which nodes of a MachinePool have the files already is known in the workload cluster alone.
 	for _, o := range result.Reconciled {
-		if o.Kind != plan.KindConfig || o.Recipe == nil || len(o.Recipe.Files) == 0 {
-			continue
-		}
-		config := &kinds.KubeadmConfig{}
-		if err := w.Get(ctx, client.ObjectKeyFromObject(o), config); client.IgnoreNotFound(err) != nil {
-			return nil, err
-		}
-		change := patch.ChangeOf(config.Bootstrap().View(), *o.Recipe, "")
-		others := len(change.Adds) + len(change.Removes) + len(change.Conflicts)
-		if !begins && !result.writesSecret(o.Secret) && others == 0 {
+		if o.Kind != plan.KindConfig || o.Recipe == nil || len(o.Recipe.Files) == 0 ||
+			!begins && !result.writesSecret(o.Secret) && len(o.Decision.Edits) == 0 {
 			continue
 		}
 		for _, p := range o.Pools {
@@ -108,12 +66,22 @@ func ofMachinePools(ctx context.Context, w *world.Reader, api client.Reader, clu
 			if err := api.Get(ctx, key, &pool); client.IgnoreNotFound(err) != nil {
 				return nil, fmt.Errorf("reading MachinePool %s: %w", key, err)
 			}
+			one := InPlace{Kind: intent.KindMachinePool, Name: p.Object, Machines: []string{}}
 			for _, node := range pool.Status.NodeRefs {
-				all = add(all, intent.KindMachinePool, p.Object, "", node.Name, change)
+				one.Nodes = append(one.Nodes, node.Name)
 			}
+			all = append(all, one)
 		}
 	}
-	return all, nil
+	return slices.DeleteFunc(all, func(i InPlace) bool { return len(i.Nodes) == 0 }), nil
+}
+
+// behind are the Machines that are behind, none if that is not known.
+func (r Result) behind() []status.Group {
+	if r.Behind == nil {
+		return nil
+	}
+	return *r.Behind
 }
 
 // writesSecret reports whether the pass writes a generated Secret.
@@ -132,19 +100,4 @@ func (r Result) objectOf(kind, name string) *reconcile.Reconciled {
 		}
 	}
 	return nil
-}
-
-// add adds a node to those of its group that change alike.
-func add(all []Restart, kind, name, machine, node string, change patch.NodeChange) []Restart {
-	i := slices.IndexFunc(all, func(r Restart) bool {
-		return r.Kind == kind && r.Name == name && reflect.DeepEqual(r.NodeChange, change)
-	})
-	if i < 0 {
-		i, all = len(all), append(all, Restart{Kind: kind, Name: name, Machines: []string{}, NodeChange: change})
-	}
-	if machine != "" {
-		all[i].Machines = append(all[i].Machines, machine)
-	}
-	all[i].Nodes = append(all[i].Nodes, node)
-	return all
 }

@@ -46,7 +46,7 @@ type Options struct {
 	// DefaultSecret is the installation-wide proxy Secret, as given to the manager, or the zero value. It serves every
 	// namespace.
 	DefaultSecret types.NamespacedName
-	// Changes are objects to try out: the Cluster, proxy Secrets, pools.
+	// Changes are objects to apply in a dry run: the Cluster, proxy Secrets, pools.
 	Changes []unstructured.Unstructured
 	// Now is the clock.
 	Now func() time.Time
@@ -82,8 +82,8 @@ type Result struct {
 	// Writes are in their order, without writes that only report.
 	Writes []Write
 	Rolls  []Roll
-	// Restarts are by control plane and pool, and by what is changed.
-	Restarts []Restart
+	// InPlace are by control plane and pool.
+	InPlace []InPlace
 }
 
 // Run runs a pass, again if an object has changed since it was read.
@@ -209,7 +209,7 @@ func (r *runner) try(ctx context.Context) (Result, error) {
 	if result.Rolls, err = rolls(ctx, w, cluster, result); err != nil || targets == nil {
 		return result, err
 	}
-	result.Restarts, err = restarts(ctx, w, api, cluster, result, !slices.Equal(were, targets))
+	result.InPlace, err = inPlace(ctx, api, cluster, result, !slices.Equal(were, targets))
 	return result, err
 }
 

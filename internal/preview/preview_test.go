@@ -8,18 +8,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
@@ -47,14 +43,10 @@ func TestPrint_SaysWhatIsReplacedAndWhatStays(t *testing.T) {
 		Before: status.Row{Namespace: "team", Name: "prod"},
 		Writes: []Write{{"update", "Secret", "prod-proxy-files", true}, {"patch", "KubeadmConfig", "x", false}},
 		Rolls:  []Roll{{plan.KindControlPlane, "cp", []string{"cp-a", "cp-b"}, "it changes"}},
-		Restarts: []Restart{
-			{"MachineDeployment", "gpu", []string{"gpu-a"}, []string{"node-1"}, patch.NodeChange{
-				Adds: []string{"/a", "/b"}, Replaces: []string{"/c"}, Removes: []string{"/d"},
-				Restarts: []string{"containerd", "kubelet"},
-			}},
-			{"MachineDeployment", "mixed", []string{"mixed-b"}, []string{"node-2"}, patch.NodeChange{Replaces: []string{"/c"}}},
-			{"MachineDeployment", "mixed", []string{"mixed-a"}, []string{"node-3"}, patch.NodeChange{Conflicts: []string{"/e"}}},
-			{"MachinePool", "pool", nil, []string{"node-4", "node-5"}, patch.NodeChange{Adds: []string{"/a"}}},
+		InPlace: []InPlace{
+			{"MachineDeployment", "gpu", []string{"gpu-a"}, []string{"node-1"}},
+			{"MachineDeployment", "mixed", []string{"mixed-b"}, []string{"node-2"}},
+			{"MachinePool", "pool", nil, []string{"node-4", "node-5"}},
 		},
 	}
 	var out bytes.Buffer
@@ -70,18 +62,10 @@ The controller writes:
 Machines that are replaced at once:
   2 of KubeadmControlPlane cp, because it changes: cp-a, cp-b
 
-Nodes that are changed in place, as far as their files differ:
+Nodes that are changed in place, unless a file of others is in the way there:
   1 of MachineDeployment gpu: node-1
-    adds /a, /b
-    replaces /c
-    removes /d
-    restarts containerd, kubelet
   1 of MachineDeployment mixed: node-2
-    replaces /c
-  1 of MachineDeployment mixed: node-3
-    nothing while there are files of others at /e
   2 of MachinePool pool: node-4, node-5
-    adds /a
 
 Machines that stay unchanged until they are replaced:
   2 of MachineDeployment md: md-a (older values), md-b (older values)
@@ -141,63 +125,6 @@ func TestReadChanges_ReadsDocuments(t *testing.T) {
 	for _, bad := range []string{"a: [", "kind: X\n---\n- a", strings.Repeat("---\nkind: X\n", maxObjects+1)} {
 		if objects, err := ReadChanges(strings.NewReader(bad)); err == nil {
 			t.Errorf("%.20q is read as %d objects", bad, len(objects))
-		}
-	}
-}
-
-func TestMergePatch_RemovesWhatTheFileLeavesOut(t *testing.T) {
-	t.Parallel()
-	read := func(text string) *unstructured.Unstructured {
-		t.Helper()
-		objects, err := ReadChanges(strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &objects[0]
-	}
-	cluster := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{
-		Labels: map[string]string{contract.LabelEnabled: "true", "team": "a"},
-		Annotations: map[string]string{
-			contract.AnnotationRollout: "Immediate", contract.AnnotationMachinesBehind: "[]", contract.AnnotationTopologyHold: "enabled@v1",
-		},
-	}}
-	secret := &corev1.Secret{Data: map[string][]byte{contract.KeyPassword: []byte("s3cr"), contract.KeyHTTPProxy: []byte("http://p")}}
-	for name, test := range map[string]struct {
-		stored       client.Object
-		change, want string
-	}{
-		"a Cluster": {
-			cluster, "kind: Cluster\nmetadata: {name: a, labels: {x: z}, annotations: {" + contract.AnnotationSecret + ": s}}\nspec: {paused: false}",
-			`{"metadata":{"annotations":{"` + contract.AnnotationRollout + `":null,"` + contract.AnnotationSecret + `":"s"},"labels":{"` +
-				contract.LabelEnabled + `":null,"x":"z"}},"spec":{"paused":false}}`,
-		},
-		"a Secret": {
-			secret, "kind: Secret\nmetadata: {name: a}\ndata: {noProxy: YQ==}\nstringData: {httpProxy: 'http://q'}",
-			`{"data":{"httpProxy":"aHR0cDovL3E=","noProxy":"YQ==","password":null},"metadata":{"annotations":{},"labels":{}}}`,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := mergePatch(test.stored, read(test.change))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(test.want, string(got)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestMergePatch_RejectsLabelsThatAreNoText(t *testing.T) {
-	t.Parallel()
-	for _, metadata := range []string{"labels: {a: true}", "annotations: {a: y}", "labels: [a]", "annotations: {a: 1}"} {
-		objects, err := ReadChanges(strings.NewReader("kind: Cluster\nmetadata: {name: a, " + metadata + "}"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := mergePatch(&kinds.Cluster{}, &objects[0]); err == nil {
-			t.Errorf("%s makes %s", metadata, got)
 		}
 	}
 }

@@ -70,7 +70,7 @@ func (s *server) running() client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Cluster{}).WithObjects(objects...)
+	stored := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithStatusSubresource(&clusterv1.Cluster{}).WithObjects(objects...)
 	shown, err := api.NewClient(interceptor.NewClient(stored.Build(), s.funcs()))
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func (s *server) of(ctx context.Context, stored client.Client, object client.Obj
 	if s.carryOut {
 		return stored
 	}
-	building, found := fake.NewClientBuilder().WithScheme(stored.Scheme()), object.DeepCopyObject().(client.Object)
+	building, found := fake.NewClientBuilder().WithScheme(stored.Scheme()).WithReturnManagedFields(), object.DeepCopyObject().(client.Object)
 	if err := stored.Get(ctx, client.ObjectKeyFromObject(object), found); err == nil {
 		building = building.WithObjects(found)
 	}
@@ -120,7 +120,8 @@ func (s *server) funcs() interceptor.Funcs {
 			return s.of(ctx, c, o, (&client.DeleteOptions{}).ApplyOptions(options).DryRun).Delete(ctx, o)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
-			return s.of(ctx, c, o, (&client.PatchOptions{}).ApplyOptions(options).DryRun).Patch(ctx, o, p)
+			sent := (&client.PatchOptions{}).ApplyOptions(options)
+			return s.of(ctx, c, o, sent.DryRun).Patch(ctx, o, p, &client.PatchOptions{FieldManager: sent.FieldManager, Force: sent.Force})
 		},
 		SubResourceApply: func(ctx context.Context, c client.Client, name string, o runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
 			if dryRun := (&client.SubResourceApplyOptions{}).ApplyOpts(options).DryRun; !slices.Equal(dryRun, []string{metav1.DryRunAll}) {
@@ -155,8 +156,8 @@ func (s *server) try(changes ...string) (lines string) {
 		for _, r := range result.Rolls {
 			fmt.Fprintf(&b, "replaced %s %s %s %s\n", r.Kind, r.Name, r.Machines, r.Why)
 		}
-		for _, r := range result.Restarts {
-			fmt.Fprintf(&b, "in place %s %s %s %s: %d added, %d replaced, %s\n", r.Kind, r.Name, r.Machines, r.Nodes, len(r.Adds), len(r.Replaces), r.NodeChange.Restarts)
+		for _, i := range result.InPlace {
+			fmt.Fprintf(&b, "in place %s %s %s %s\n", i.Kind, i.Name, i.Machines, i.Nodes)
 		}
 		for _, g := range result.Data().Behind {
 			fmt.Fprintf(&b, "behind %s %s %d\n", g.Kind, g.Name, len(g.Machines))
@@ -174,12 +175,12 @@ func TestRun_SaysWhatAChangeDoes(t *testing.T) {
 		label   = `labels: {capi-proxy-patcher.io/enabled: "true"}`
 		rollout = ", annotations: {capi-proxy-patcher.io/rollout: "
 		static  = rollout + "InPlace, capi-proxy-patcher.io/targets: 'containerd,static-pods'}}}"
-		secret  = `{apiVersion: v1, kind: Secret, metadata: {name: one-http-proxy, labels: {capi-proxy-patcher.io/proxy: ""}}, stringData: {httpProxy: "http://next:1"}}`
+		secret  = `{apiVersion: v1, kind: Secret, metadata: {name: one-http-proxy, labels: {capi-proxy-patcher.io/proxy: ""}}, data: {httpProxy: aHR0cDovL25leHQ6MQ==}}`
 		objects = "create Secret one-proxy-files, spec true\n"
 		pools   = "patch KubeadmConfigTemplate one-md, spec true\npatch KubeadmConfig one-mp, spec true\n"
-		nodes   = "in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 5 added, 0 replaced, [containerd kubelet]\n" +
-			"in place MachineDeployment one-md [one-md-a] [node-of-one-md-a]: 5 added, 0 replaced, [containerd kubelet]\n" +
-			"in place MachinePool one-mp [] [node-p node-q]: "
+		control = "in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]\n"
+		inPlace = control + "in place MachineDeployment one-md [one-md-a] [node-of-one-md-a]\n"
+		nodes   = inPlace + "in place MachinePool one-mp [] [node-p node-q]\n"
 		pool    = "behind MachineDeployment one-md 2\n"
 		behind  = "behind KubeadmControlPlane one 1\n" + pool
 		noNode  = "behind MachineDeployment one-md 1\n"
@@ -203,58 +204,49 @@ func TestRun_SaysWhatAChangeDoes(t *testing.T) {
 		},
 		"the label, in place": {
 			[]string{at + label + rollout + "InPlace}}}"},
-			objects + pools + nodes + "5 added, 0 replaced, [containerd kubelet]\n" + noNode + contract.ReasonWaitingForRollout,
+			objects + pools + nodes + noNode + contract.ReasonWaitingForRollout,
 		},
 		"the label, in place, with static Pods": {
 			[]string{at + label + static},
-			objects + pools + "in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 3 added, 0 replaced, [containerd]\n" +
-				"in place MachineDeployment one-md [one-md-a] [node-of-one-md-a]: 3 added, 0 replaced, [containerd]\n" +
-				"in place MachinePool one-mp [] [node-p node-q]: 3 added, 0 replaced, [containerd]\n" + noNode + contract.ReasonWaitingForRollout,
+			objects + pools + nodes + noNode + contract.ReasonWaitingForRollout,
 		},
 		"nothing, after that": {
 			[]string{at + label + static, none},
-			"in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 3 added, 0 replaced, [containerd]\n" + pool + contract.ReasonWaitingForRollout,
+			control + pool + contract.ReasonWaitingForRollout,
 		},
 		"another proxy, after that": {
 			[]string{at + label + static, secret},
-			"update Secret one-proxy-files, spec true\n" +
-				"in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 3 added, 0 replaced, [containerd]\n" +
-				"in place MachineDeployment one-md [one-md-a] [node-of-one-md-a]: 0 added, 2 replaced, [containerd]\n" +
-				"in place MachinePool one-mp [] [node-p node-q]: 0 added, 2 replaced, [containerd]\n" + noNode + contract.ReasonWaitingForRollout,
+			"update Secret one-proxy-files, spec true\n" + nodes + noNode + contract.ReasonWaitingForRollout,
 		},
 		"nothing, while nodes get another proxy": {
 			[]string{at + label + static, secret, none},
-			"in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 3 added, 0 replaced, [containerd]\n" +
-				"in place MachineDeployment one-md [one-md-a] [node-of-one-md-a]: 0 added, 2 replaced, [containerd]\n" + noNode +
-				contract.ReasonWaitingForRollout,
+			inPlace + noNode + contract.ReasonWaitingForRollout,
 		},
 		"the same targets, after that": {
 			[]string{at + label + static, at + label + strings.Replace(static, "containerd,static-pods", "static-pods, containerd", 1)},
-			"in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 3 added, 0 replaced, [containerd]\n" + pool + contract.ReasonWaitingForRollout,
+			control + pool + contract.ReasonWaitingForRollout,
 		},
 		"other targets, after that": {
 			[]string{at + label + static, at + label + strings.Replace(static, "containerd,", "containerd,kubelet,", 1)},
-			pools + "in place KubeadmControlPlane one [one-cp-a] [node-of-one-cp-a]: 4 added, 0 replaced, [containerd kubelet]\n" +
-				"in place MachineDeployment one-md [one-md-a] [node-of-one-md-a]: 4 added, 0 replaced, [containerd kubelet]\n" +
-				"in place MachinePool one-mp [] [node-p node-q]: 1 added, 2 replaced, [containerd kubelet]\n" + noNode + contract.ReasonWaitingForRollout,
+			pools + nodes + noNode + contract.ReasonWaitingForRollout,
 		},
 		"nothing, after the label": {[]string{at + label + "}}", none}, behind + contract.ReasonWaitingForRollout},
 		"another proxy":            {[]string{at + label + "}}", secret}, "update Secret one-proxy-files, spec true\n" + behind + contract.ReasonWaitingForRollout},
 		"another proxy, in place": {
 			[]string{at + label + rollout + "InPlace}}}", secret},
-			"update Secret one-proxy-files, spec true\n" + nodes + "0 added, 3 replaced, [containerd kubelet]\n" + noNode + contract.ReasonWaitingForRollout,
+			"update Secret one-proxy-files, spec true\n" + nodes + noNode + contract.ReasonWaitingForRollout,
 		},
 		"in place, after all objects have it": {
 			[]string{at + label + rollout + "Immediate}}}", at + label + rollout + "InPlace}}}"},
-			nodes + "0 added, 3 replaced, [containerd kubelet]\n" + noNode + contract.ReasonInPlaceFailed,
+			nodes + noNode + contract.ReasonInPlaceFailed,
 		},
 		"a Secret without a proxy": {
-			[]string{at + label + "}}", strings.Replace(secret, `httpProxy: "http://next:1"`, "noProxy: x", 1)},
+			[]string{at + label + "}}", strings.Replace(secret, "aHR0cDovL25leHQ6MQ==", "eA==", 1)},
 			behind + contract.ReasonInvalidSettings,
 		},
 		"another kind": {
 			[]string{"{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}"},
-			"ConfigMap one cannot be tried out; only a Cluster, a Secret, and annotations of a MachineDeployment or MachinePool can",
+			"ConfigMap one cannot be tried out; only a Cluster, a Secret, a MachineDeployment or a MachinePool can",
 		},
 		"no label, after it was there": {[]string{at + label + "}}", at + "labels: {}}}"}, pools + "delete Secret one-proxy-files, spec true\n" + noLabel},
 		"a Cluster that is paused":     {[]string{at + label + "}, spec: {paused: true}}"}, "it is paused, so the controller changes nothing"},

@@ -21,11 +21,11 @@ type Data struct {
 	Note string `json:"note,omitempty"`
 	// Writes are the controller's, in their order.
 	Writes []Write `json:"writes"`
-	// Replaced are the Machines that are replaced at once, Restarted the nodes that are changed in place, Behind those
-	// that stay unchanged.
-	Replaced  []Roll         `json:"replaced"`
-	Restarted []Restart      `json:"restarted"`
-	Behind    []status.Group `json:"behind"`
+	// Replaced are the Machines that are replaced at once, InPlace the nodes that are changed in place, Behind the
+	// Machines that stay unchanged.
+	Replaced []Roll         `json:"replaced"`
+	InPlace  []InPlace      `json:"inPlace"`
+	Behind   []status.Group `json:"behind"`
 	// Before and After are the condition; nil is none.
 	Before *Condition `json:"before,omitempty"`
 	After  *Condition `json:"after,omitempty"`
@@ -43,7 +43,7 @@ func (r Result) Data() Data {
 	return Data{
 		Version: 1, Namespace: r.Before.Namespace, Cluster: r.Before.Name, Note: r.Hint,
 		Writes: append([]Write{}, r.Writes...), Replaced: append([]Roll{}, r.Rolls...),
-		Restarted: append([]Restart{}, r.Restarts...), Behind: r.left(),
+		InPlace: append([]InPlace{}, r.InPlace...), Behind: r.left(),
 		Before: conditionOf(finding.Condition{Status: r.Before.Status, Reason: r.Before.Reason, Message: r.Before.Message}),
 		After:  conditionOf(r.Condition),
 	}
@@ -59,16 +59,12 @@ func conditionOf(c finding.Condition) *Condition {
 // left are the groups of Machines that are behind, and are neither replaced nor changed in place.
 func (r Result) left() []status.Group {
 	left := []status.Group{}
-	if r.Behind == nil {
-		return left
-	}
-	for _, group := range *r.Behind {
+	for _, group := range r.behind() {
 		if slices.ContainsFunc(r.Rolls, func(roll Roll) bool { return roll.Kind == group.Kind && roll.Name == group.Name }) {
 			continue
 		}
 		machines := slices.DeleteFunc(slices.Clone(group.Machines), func(m status.Machine) bool {
-			has := func(r Restart) bool { return len(r.Conflicts) == 0 && slices.Contains(r.Machines, m.Name) }
-			return slices.ContainsFunc(r.Restarts, has)
+			return slices.ContainsFunc(r.InPlace, func(i InPlace) bool { return slices.Contains(i.Machines, m.Name) })
 		})
 		if group.Machines = machines; len(machines) > 0 {
 			left = append(left, group)
@@ -99,7 +95,12 @@ func (d Data) Print(out io.Writer) error {
 			strings.Join(roll.Machines, ", "))
 	}
 	none(&b, len(d.Replaced))
-	b.WriteString(textOf(d.Restarted))
+	if len(d.InPlace) > 0 {
+		b.WriteString("\nNodes that are changed in place, unless a file of others is in the way there:\n")
+	}
+	for _, nodes := range d.InPlace {
+		fmt.Fprintf(&b, "  %d of %s %s: %s\n", len(nodes.Nodes), nodes.Kind, nodes.Name, strings.Join(nodes.Nodes, ", "))
+	}
 	b.WriteString("\nMachines that stay unchanged until they are replaced:\n")
 	for _, group := range d.Behind {
 		fmt.Fprintf(&b, "  %d of %s %s: ", len(group.Machines), group.Kind, group.Name)
@@ -120,40 +121,6 @@ func (d Data) Print(out io.Writer) error {
 		return fmt.Errorf("writing the plan: %w", err)
 	}
 	return nil
-}
-
-// PrintRestarts writes for people which nodes are changed in place.
-func PrintRestarts(out io.Writer, restarts []Restart) error {
-	if _, err := io.WriteString(out, textOf(restarts)); err != nil {
-		return fmt.Errorf("writing nodes: %w", err)
-	}
-	return nil
-}
-
-func textOf(restarts []Restart) string {
-	if len(restarts) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	b.WriteString("\nNodes that are changed in place, as far as their files differ:\n")
-	for _, r := range restarts {
-		fmt.Fprintf(&b, "  %d of %s %s: %s\n", len(r.Nodes), r.Kind, r.Name, strings.Join(r.Nodes, ", "))
-		for _, line := range []struct {
-			does  string
-			names []string
-		}{
-			{"nothing while there are files of others at", r.Conflicts},
-			{"adds", r.Adds},
-			{"replaces", r.Replaces},
-			{"removes", r.Removes},
-			{"restarts", r.Restarts},
-		} {
-			if len(line.names) > 0 {
-				fmt.Fprintf(&b, "    %s %s\n", line.does, strings.Join(line.names, ", "))
-			}
-		}
-	}
-	return b.String()
 }
 
 func none(b *strings.Builder, count int) {

@@ -328,17 +328,17 @@ func TestParse_TakesCertificatesWithoutAProxy(t *testing.T) {
 	t.Parallel()
 	ca := certificate(t, func(*x509.Certificate) {})
 	for name, test := range map[string]struct {
-		settings         proxyconfig.Settings
-		isSet, trustOnly bool
+		settings           proxyconfig.Settings
+		trustOnly, proxied bool
 	}{
-		"certificates alone": {parse(t, "trustedCA", ca), true, true},
-		"with empty keys":    {parse(t, "trustedCA", ca, "httpProxy", " ", "httpsProxy", "", "noProxy", "\n", "username", "", "password", "\n"), true, true},
-		"with a URL":         {parse(t, "trustedCA", ca, "httpsProxy", "http://p:1"), true, false},
+		"certificates alone": {parse(t, "trustedCA", ca), true, false},
+		"with empty keys":    {parse(t, "trustedCA", ca, "httpProxy", " ", "httpsProxy", "", "noProxy", "\n", "username", "", "password", "\n"), true, false},
+		"with a URL":         {parse(t, "trustedCA", ca, "httpsProxy", "http://p:1"), false, true},
 		"the zero value":     {},
 	} {
 		s := test.settings
-		if s.IsSet() != test.isSet || s.IsTrustOnly() != test.trustOnly || (len(s.Vars("localhost")) > 0) != (s.IsSet() && !s.IsTrustOnly()) {
-			t.Errorf("%s: set %t, trust only %t, variables %v", name, s.IsSet(), s.IsTrustOnly(), s.Vars("localhost"))
+		if s.IsTrustOnly() != test.trustOnly || (len(s.Vars("localhost")) > 0) != test.proxied {
+			t.Errorf("%s: trust only %t, variables %v", name, s.IsTrustOnly(), s.Vars("localhost"))
 		}
 	}
 }

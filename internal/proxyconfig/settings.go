@@ -52,14 +52,9 @@ func (s Settings) HasCredentials() bool {
 	return s.HTTPProxy.HasCredentials() || s.HTTPSProxy.HasCredentials()
 }
 
-// IsSet reports whether s is what Parse returned without an error.
-func (s Settings) IsSet() bool {
-	return s.HTTPProxy.IsSet() || s.HTTPSProxy.IsSet() || len(s.TrustedCA) > 0
-}
-
 // IsTrustOnly reports whether s has certificates and no proxy URL: nodes trust the certificates and get no variables.
 func (s Settings) IsTrustOnly() bool {
-	return s.IsSet() && !s.HTTPProxy.IsSet() && !s.HTTPSProxy.IsSet()
+	return len(s.TrustedCA) > 0 && !s.HTTPProxy.IsSet() && !s.HTTPSProxy.IsSet()
 }
 
 // Vars returns the environment variables of a node, in their final order: every variable that is set in upper

@@ -57,13 +57,6 @@ type SecretReader interface {
 	ReadSecret(ctx context.Context, name types.NamespacedName) (*Secret, error)
 }
 
-// Hidden is the error of a SecretReader that knows of a Secret and not its values.
-type Hidden interface {
-	error
-	// IsTrustOnly reports whether it has certificates and no proxy URL.
-	IsTrustOnly() bool
-}
-
 // InfrastructureReader reads the facts of the infrastructure cluster object of a Cluster.
 type InfrastructureReader interface {
 	Facts(ctx context.Context, cluster intent.Cluster) (infrastructure.Memory, error)

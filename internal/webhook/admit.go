@@ -120,10 +120,7 @@ type facts struct {
 func (f facts) Values(o plan.Object) (plan.Values, error) {
 	key := types.NamespacedName{Namespace: f.view.Namespace, Name: o.GeneratedSecret(f.view.Name)}
 	names := world.GeneratedSecrets{Cached: f.Cached}
-	return plan.Values{
-		Resolution: &resolve.Resolution{},
-		TrustOnly:  names.HasOnlyCertificates(f.ctx, key, f.view.Name),
-	}, nil
+	return plan.Values{Resolution: &resolve.Resolution{Files: names.Files(f.ctx, key, f.view.Name)}}, nil
 }
 
 func (f facts) Taken(_ plan.Object, secret string) (string, error) {

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
 // GeneratedSecrets checks whether a name of a generated Secret is free for a Cluster. A Secret of that name belongs to
@@ -34,15 +33,15 @@ func (g GeneratedSecrets) Taken(ctx context.Context, name types.NamespacedName, 
 	return g.TakenLive(ctx, name, cluster)
 }
 
-// HasOnlyCertificates reports whether the Secret of a name was generated for a Cluster whose settings have no proxy
-// URL; nil is that the cache does not have it.
-func (g GeneratedSecrets) HasOnlyCertificates(ctx context.Context, name types.NamespacedName, cluster string) *bool {
+// Files returns the data of the Secret of a name that was generated for a Cluster, nil if the cache does not have it.
+// Nobody changes them.
+func (g GeneratedSecrets) Files(ctx context.Context, name types.NamespacedName, cluster string) map[string][]byte {
 	secret := &corev1.Secret{}
 	err := g.Cached.Get(ctx, name, secret, client.UnsafeDisableDeepCopy)
 	if err != nil || Taken(name, cluster, secret.Labels) != "" {
 		return nil
 	}
-	return new(patch.HasOnlyCertificates(secret.Data))
+	return secret.Data
 }
 
 // TakenLive is Taken without the cache.

@@ -132,7 +132,14 @@ func TestPlan_SaysWhatThenHappens(t *testing.T) {
 	c := newCluster(t, ns, "one", func(o client.Object) { delete(o.GetLabels(), contract.LabelEnabled) })
 	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
 	c.joined("one-cp-a", c.controlPlane().Spec.KubeadmConfigSpec, controlPlaneNode())
-	said := c.plan(t, c.changedCluster("labels: {"+contract.LabelEnabled+": \"true\"}"))
+	labelled := c.cluster() // as kubectl get prints it, some time ago
+	labelled.APIVersion, labelled.Kind, labelled.ResourceVersion = clusterv1.GroupVersion.String(), "Cluster", "1"
+	labelled.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
+	manifest, err := json.Marshal(labelled)
+	if err != nil || len(labelled.ManagedFields) == 0 {
+		t.Fatal(err)
+	}
+	said := c.plan(t, string(manifest))
 	const objects = "create Secret one-proxy-files,patch KubeadmConfig one-mp,patch KubeadmConfigTemplate one-md"
 	replaced, behind := machinesOf(said)
 	if got := strings.Join(written(said), ","); got != objects || len(replaced) > 0 || !slices.Equal(behind, []string{"one-cp-a", "one-md-a"}) {
@@ -166,16 +173,20 @@ func TestPlan_SaysWhatThenHappens(t *testing.T) {
 	if got := written(c.plan(t, secret("httpProxy: "+proxyURL+", username: node, password: 'p%2 \\ $x'"))); !slices.Equal(got, []string{"update Secret one-proxy-files"}) {
 		t.Errorf("with another password: %q", got)
 	}
-	// A key that the file leaves out is gone, and a Secret that is no good says so.
-	if bad := c.plan(t, secret("username: node")); bad.After.Reason != contract.ReasonInvalidSettings || len(bad.Writes) > 0 {
+	// A key that the file leaves out stays, and a Secret that is no good says so.
+	if bad := c.plan(t, secret("username: ''")); bad.After.Reason != contract.ReasonInvalidSettings || len(bad.Writes) > 0 {
 		t.Errorf("%+v, condition %s", bad.Writes, bad.After)
 	}
 	text = command(t, "plan", "--cluster", ns+"/one")
 	if !strings.Contains(text, "The controller writes:\n  none\n") || strings.Contains(text, "p1") {
 		t.Error(text)
 	}
-	if removed := c.plan(t, c.changedCluster("labels: {x: z}")); strings.Join(written(removed), ",") != strings.Replace(objects, "create", "delete", 1) {
-		t.Errorf("without the label: %q", written(removed))
+	if kept := c.plan(t, c.changedCluster("labels: {x: z}")); len(kept.Writes) > 0 {
+		t.Errorf("with a file that leaves out the label of another manager: %q", written(kept))
+	}
+	off := c.changedCluster("labels: {" + contract.LabelEnabled + ": \"false\"}")
+	if removed := c.plan(t, off); strings.Join(written(removed), ",") != strings.Replace(objects, "create", "delete", 1) {
+		t.Errorf("with label false: %q", written(removed))
 	}
 }
 

@@ -66,8 +66,8 @@ type Cluster struct {
 	Unresolved []finding.Place
 	// Settings are what its annotations and, with a topology, its variable and the pools of the topology ask for.
 	Settings intent.Settings
-	// Invalid is why some of Settings cannot be used, or nil. It joins an error of intent.ReadSettings or
-	// intent.ParseOptions and those of CheckMetadata.
+	// Invalid is why some of Settings cannot be used, or nil. It joins an error of intent.SettingsOf or, with a topology,
+	// intent.OutputVersion, and those of CheckMetadata.
 	Invalid error
 	// Pools are its MachineDeployments and MachinePools, in this order.
 	Pools []*manifest.Object
@@ -137,7 +137,9 @@ func (m *Manifests) Cluster(o *manifest.Object) Cluster {
 	c := Cluster{Object: o, View: intent.ClusterOf(cluster), Unresolved: m.unresolved[o]}
 	c.View.Namespace, c.View.Name = manifest.PartOfName(o.Namespace()), manifest.PartOfName(o.Name())
 	c.View.Provisioned = true // nothing will change in a manifest
-	c.Settings, c.Invalid = intent.SettingsOf(cluster)
+	if c.Settings, c.Invalid = intent.SettingsOf(cluster); c.Invalid == nil && c.View.Topology {
+		_, c.Invalid = intent.OutputVersion(cluster.Annotations)
+	}
 	if c.Invalid == nil {
 		c.View = c.Settings.ApplyTo(c.View)
 	}
@@ -163,7 +165,8 @@ func (m *Manifests) Resolver(now func() time.Time) resolve.Resolver {
 	return resolve.Resolver{Secrets: m.secrets, Default: installation, Now: now}
 }
 
-// Secret decodes a Secret object. Its error is finding.Errors, one for each value that cannot be decoded.
+// Secret decodes a Secret object. Its error is finding.Errors, one for each value that cannot be decoded, or one for
+// which NotKnown holds.
 func (m *Manifests) Secret(o *manifest.Object) (*resolve.Secret, error) {
 	return decodeSecret(o, types.NamespacedName{Namespace: o.Namespace(), Name: o.Name()})
 }
@@ -172,16 +175,9 @@ func (m *Manifests) Secret(o *manifest.Object) (*resolve.Secret, error) {
 // key that only they have, in upper or lower case. HTTP_PROXY is not such a key: it is a variable of some program.
 // Generated Secrets are not proxy Secrets.
 func IsProxySecret(o *manifest.Object) bool {
-	labels := labelsOf(o)
-	if _, generated := labels[contract.LabelGenerated]; generated || madeName(o) == "" {
+	labels := o.Labels()
+	if _, generated := labels[contract.LabelGenerated]; generated || o.Kind() != "Secret" || o.APIVersion() != secretGroup {
 		return false
-	}
-	if hidden := hiddenOf(o); hidden != nil {
-		for key := range hidden.keys {
-			if isOwnKey(key) {
-				return true
-			}
-		}
 	}
 	if _, labelled := labels[contract.LabelProxySecret]; labelled {
 		return true

@@ -1,7 +1,6 @@
 package clusters
 
 import (
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,9 +17,8 @@ type Index struct {
 	// Objects are all of them, in order.
 	Objects []*manifest.Object
 
-	kinds  map[string][]*manifest.Object // by kind, in order
-	names  map[kindName]*namesakes
-	makers map[string]*namesakes // of Secrets, by manifest.SameName of what they make
+	kinds map[string][]*manifest.Object // by kind, in order
+	names map[kindName]*namesakes
 	// forms are the objects in the form that decisions read, unresolved their fields as decode names them.
 	forms      map[*manifest.Object]metav1.Object
 	unresolved map[*manifest.Object][]finding.Place
@@ -33,8 +31,8 @@ type kindName struct{ kind, name string }
 func newIndex(objects []*manifest.Object) Index {
 	x := Index{
 		Objects: objects, kinds: map[string][]*manifest.Object{}, names: map[kindName]*namesakes{},
-		makers: map[string]*namesakes{}, workers: map[*manifest.Object][]*manifest.Object{},
-		forms: map[*manifest.Object]metav1.Object{}, unresolved: map[*manifest.Object][]finding.Place{},
+		workers: map[*manifest.Object][]*manifest.Object{},
+		forms:   map[*manifest.Object]metav1.Object{}, unresolved: map[*manifest.Object][]finding.Place{},
 	}
 	for _, o := range objects {
 		if form, unresolved := decode(o); form != nil {
@@ -46,12 +44,6 @@ func newIndex(objects []*manifest.Object) Index {
 			x.names[key] = &namesakes{}
 		}
 		x.names[key].add(o)
-		if made := manifest.SameName(madeName(o)); made != "" && o.Kind() != "Secret" {
-			if x.makers[made] == nil {
-				x.makers[made] = &namesakes{}
-			}
-			x.makers[made].add(o)
-		}
 	}
 	for _, worker := range x.AllWorkers() {
 		if cluster := x.Lookup(worker.Namespace(), GroupCluster, "Cluster", x.Pool(worker).Cluster); cluster != nil {
@@ -104,15 +96,8 @@ func (x Index) Lookup(namespace, group, kind, name string) *manifest.Object {
 // secretGroup represents the group of Secrets, which is empty.
 const secretGroup = "v1"
 
-// secrets returns all Secrets and the objects that make one, in order.
-func (x Index) secrets() []*manifest.Object {
-	return slices.DeleteFunc(slices.Clone(x.Objects), func(o *manifest.Object) bool { return madeName(o) == "" })
-}
-
-// findMaker returns the object that makes the Secret to which a name refers, or nil.
-func (x Index) findMaker(name types.NamespacedName) *manifest.Object {
-	return x.makers[manifest.SameName(name.Name)].nearest(name.Namespace, "")
-}
+// secrets returns all Secrets, in order.
+func (x Index) secrets() []*manifest.Object { return inGroup(x.kinds["Secret"], secretGroup) }
 
 // FindSecret returns the Secret to which a name refers, or nil.
 func (x Index) FindSecret(name types.NamespacedName) *manifest.Object {

@@ -90,9 +90,6 @@ func (w watched) ReadSecret(ctx context.Context, name types.NamespacedName) (*re
 	return secret, err //nolint:wrapcheck // it is the reader
 }
 
-// Settings are those of a Cluster or of one of its pools.
-type Settings = reconcile.Settings
-
 // Decided is a bootstrap object with the decision about it. Findings call it "it".
 type Decided struct {
 	// Object is its object in the manifests, nil for one that the topology controller will create.
@@ -108,16 +105,13 @@ func (d Decided) InSpec(f finding.Finding) finding.Finding {
 	return f
 }
 
-// Run runs a pass over a Cluster whose label is understood, even if it is paused. It returns the settings of an enabled
-// Cluster, and its bootstrap objects.
-func (p *Passes) Run(ctx context.Context, cluster *manifest.Object) (
-	settings []Settings, decided []Decided, err error,
-) {
+// Run runs a pass over a Cluster whose label is understood, even if it is paused. It returns its bootstrap objects.
+func (p *Passes) Run(ctx context.Context, cluster *manifest.Object) (decided []Decided, err error) {
 	key := manifest.SameName(cluster.Namespace())
 	in := p.namespaces[key]
 	if in == nil {
 		if in, err = p.newNamespace(key, manifest.PartOfName(cluster.Namespace())); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		p.namespaces[key] = in
 	}
@@ -142,5 +136,5 @@ func (p *Passes) Run(ctx context.Context, cluster *manifest.Object) (
 		}
 		decided = append(decided, one)
 	}
-	return preview.Settings, decided, err
+	return decided, err
 }

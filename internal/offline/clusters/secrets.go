@@ -39,18 +39,13 @@ func newSecretReader(input, given Index, files []Input, installation types.Names
 	return r, nil
 }
 
-// lookup returns the Secret to which a name refers, or the object that makes it, or nil. One whose values are known has
-// precedence.
+// lookup returns the Secret to which a name refers, or nil. A given one has precedence over one that is encrypted.
 func (r secretReader) lookup(name types.NamespacedName) *manifest.Object {
-	found := []*manifest.Object{
-		r.input.FindSecret(name), r.given.FindSecret(name), r.input.findMaker(name), r.given.findMaker(name),
+	input, given := r.input.FindSecret(name), r.given.FindSecret(name)
+	if input != nil && isEncrypted(input) {
+		return cmp.Or(given, input)
 	}
-	for _, o := range found {
-		if o != nil && hiddenOf(o) == nil {
-			return o
-		}
-	}
-	return cmp.Or(found...)
+	return cmp.Or(input, given)
 }
 
 // ReadSecret implements resolve.SecretReader.
@@ -64,21 +59,16 @@ func (r secretReader) ReadSecret(_ context.Context, name types.NamespacedName) (
 	return nil, nil //nolint:nilnil // the interface says so
 }
 
-// decodeSecret returns the data of a Secret manifest; stringData wins over data, as in the API server. Its error is a
-// *HiddenError if values are not known.
+// decodeSecret returns the data of a Secret manifest; stringData wins over data, as in the API server.
 func decodeSecret(o *manifest.Object, at types.NamespacedName) (*resolve.Secret, error) {
-	_, watched := labelsOf(o)[contract.LabelProxySecret]
+	_, watched := o.Labels()[contract.LabelProxySecret]
 	secret := &resolve.Secret{Name: at, Data: map[string][]byte{}, Watched: watched, Where: Place(o)}
-	hidden := hiddenOf(o)
-	if hidden != nil {
-		secret.Data = hidden.Data
+	if isEncrypted(o) {
+		return secret, encrypted(o)
 	}
 	var found finding.Errors
 	value := o.Value()
 	for _, key := range sortedKeys(Dig(value, "data")) {
-		if hidden.has(key) {
-			continue
-		}
 		text, isText := Dig(value, "data")[key].(string)
 		data, err := base64.StdEncoding.DecodeString(text)
 		if err != nil || !isText {
@@ -87,19 +77,13 @@ func decodeSecret(o *manifest.Object, at types.NamespacedName) (*resolve.Secret,
 		secret.Data[key] = data
 	}
 	for _, key := range sortedKeys(Dig(value, "stringData")) {
-		if hidden.has(key) {
-			continue
-		}
 		text, isText := Dig(value, "stringData")[key].(string)
 		if !isText {
 			found = append(found, badEncoding(o, "stringData", key, "is not a string", "quote it"))
 		}
 		secret.Data[key] = []byte(text)
 	}
-	if err := found.Err(); err != nil || hidden == nil {
-		return secret, err
-	}
-	return secret, hidden
+	return secret, found.Err()
 }
 
 func badEncoding(o *manifest.Object, field, key, why, advice string) finding.Finding {

@@ -17,7 +17,7 @@ func (l *linter) decide(ctx context.Context, c clusters.Cluster) error {
 	if class, _ := l.manifests.Class(c.Object); class != nil {
 		l.addWarnings(class, clusters.CheckPatches(class))
 	}
-	_, decided, err := l.passes.Run(ctx, c.Object)
+	decided, err := l.passes.Run(ctx, c.Object)
 	for _, o := range decided {
 		l.decision(cmp.Or(o.Object, c.Object), o)
 	}

@@ -128,17 +128,13 @@ func (l *linter) row(o *manifest.Object, level Level, f finding.Finding, at find
 
 // addError adds the findings of an error, which is about o unless a finding names another object.
 func (l *linter) addError(o *manifest.Object, err error) error {
-	if hidden, ok := errors.AsType[*clusters.HiddenError](err); ok {
-		l.add(o, Note, hidden.Finding())
+	if note, is := clusters.NotKnown(err); is {
+		l.add(o, Note, note)
 		return nil
 	}
 	found := finding.Of(err)
 	if len(found) == 0 {
 		return err // not about the input, or nil
-	}
-	if found.Has(contract.ReasonSettingsNotFound) {
-		found = slices.Clone(found)
-		found[0].Advice = "put it into the input or name its file with --secret"
 	}
 	for _, f := range found {
 		level := Rejection
@@ -205,31 +201,17 @@ func (l *linter) cluster(ctx context.Context, c clusters.Cluster) error {
 	l.addWarnings(c.Object, resolved(composed.Warnings, c.Unresolved))
 	resolver := l.manifests.Resolver(l.clock)
 	resolver.WarnUnlabelled = true
-	resolve := func(o *manifest.Object, override string) error {
-		resolution, err := resolver.Resolve(ctx, c.View, options, override)
+	var problems []error
+	for _, one := range l.manifests.Resolve(ctx, c, resolver) {
+		err := one.Err
 		if found := finding.Of(err); len(found) > 0 {
 			err = finding.Errors(ofCluster(c.Object, found))
 		}
-		if err != nil {
-			return l.addError(o, err)
+		if err == nil {
+			l.looked(one.Resolution.Secret.Where)
+			l.addWarnings(one.Object, ofCluster(c.Object, resolved(one.Warnings, c.Unresolved)))
 		}
-		l.looked(resolution.Secret.Where)
-		l.addWarnings(o, ofCluster(c.Object, resolved(resolution.Warnings, c.Unresolved)))
-		if override == "" {
-			l.addWarnings(o, resolution.ProxiedNodes(options, l.manifests.Machines(c.Object)))
-		}
-		return nil
-	}
-	problems := []error{resolve(c.Object, "")}
-	for _, worker := range c.Pools {
-		if pool := l.manifests.Pool(worker); pool.HasOwnSecret() {
-			problems = append(problems, resolve(worker, pool.Override))
-		}
-	}
-	for _, pool := range c.Settings.Pools {
-		if pool.HasOwnSecret() {
-			problems = append(problems, resolve(c.Object, pool.Override))
-		}
+		problems = append(problems, l.addError(one.Object, err))
 	}
 	if c.Invalid == nil {
 		problems = append(problems, l.decide(ctx, c))
@@ -258,20 +240,13 @@ func resolved(warnings []finding.Finding, unresolved []finding.Place) []finding.
 func (l *linter) secret(o *manifest.Object) error {
 	l.looked(clusters.Place(o))
 	secret, err := l.manifests.Secret(o)
-	hidden, isHidden := errors.AsType[*clusters.HiddenError](err)
-	if rejected := len(finding.Of(err)) > 0; rejected || err != nil && !isHidden {
+	if _, is := clusters.NotKnown(err); is || err == nil { // the label is there all the same
+		l.addWarnings(o, resolve.Unlabelled(secret))
+	}
+	if err != nil {
 		return l.addError(o, err)
 	}
-	if isHidden {
-		l.add(o, Note, hidden.Finding())
-	}
-	l.addWarnings(o, resolve.Unlabelled(secret))
 	settings, err := proxyconfig.Parse(secret.Data)
-	if isHidden {
-		uncertain := func(f finding.Finding) bool { return !hidden.IsCertain(f) }
-		err = slices.DeleteFunc(finding.Of(err), uncertain).Err()
-		settings.Warnings = slices.DeleteFunc(settings.Warnings, uncertain)
-	}
 	if err := l.addError(o, err); err != nil {
 		return err
 	}

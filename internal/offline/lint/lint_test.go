@@ -16,6 +16,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 func options(texts ...string) lint.Options {
@@ -435,7 +436,7 @@ func TestFindings_AreThoseOfTheDecision(t *testing.T) {
 		},
 		"certificates alone, and no target for them": {
 			strings.Replace(goodCluster, `enabled: "true"}`, `enabled: "true"}, annotations: {capi-proxy-patcher.io/targets: kubelet}`, 1) +
-				fmt.Sprintf(pool, "md", "c") + fmt.Sprintf(template, "/etc/motd") + secret("stringData: {trustedCA: 'ENC[AES256_GCM,data:x]'}\nsops: {mac: x}\n"),
+				fmt.Sprintf(pool, "md", "c") + fmt.Sprintf(template, "/etc/motd") + secret(fmt.Sprintf("stringData: {trustedCA: %q}\n", pki.Text(t))),
 			[]string{"rejection 1.yaml:13 KubeadmConfigTemplate team/t  InvalidSettings"},
 		},
 	} {

@@ -73,20 +73,16 @@ type clusterRun struct {
 
 // report reports settings of the Cluster or of a pool, and whether they can be used.
 func (c *clusterRun) report(settings clusters.Settings) (usable bool) {
-	if hidden, ok := errors.AsType[*clusters.HiddenError](settings.Err); ok {
-		c.note(c.object, "%s; nodes get them from the Secret that the controller generates", hidden)
+	if note, is := clusters.NotKnown(settings.Err); is {
+		c.note(settings.Object, "%s; new entries are those for a proxy URL", note)
 		return true
 	}
 	if err := settings.Err; err != nil {
-		hint := ""
-		if finding.Of(err).Has(contract.ReasonSettingsNotFound) {
-			hint = "; it must be in the input or in a file given with --secret"
-		}
-		c.reject(c.object, "%s%s", err, hint)
+		c.reject(settings.Object, "%s", err)
 		return false
 	}
 	if note := settings.Resolution.Note(); note != "" {
-		c.note(c.object, "%s", note)
+		c.note(settings.Object, "%s", note)
 	}
 	for _, warning := range settings.Warnings {
 		switch {

@@ -134,10 +134,8 @@ func (c *clusterRun) publish(ctx context.Context) {
 	resolver := c.Resolver(c.Now)
 	resolver.Profile = noproxy.ProfileShell
 	resolution, err := resolver.Resolve(ctx, c.view, c.options, "")
-	if hidden, ok := errors.AsType[*clusters.HiddenError](err); ok {
-		c.warn(c.object, "nothing is published: %s", hidden)
-		c.withdraw(asks)
-		return
+	if note, is := clusters.NotKnown(err); is {
+		err = finding.Errors{note}
 	}
 	if err != nil {
 		c.reject(c.object, "%s", err)

@@ -210,7 +210,7 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 		r.reject(object, "%s", read.Invalid)
 		return
 	}
-	settings, decided, err := r.passes.Run(ctx, object)
+	decided, err := r.passes.Run(ctx, object)
 	if err != nil {
 		r.reject(object, "%s", err)
 		return
@@ -232,7 +232,7 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 		c.usual.add(codeVariables, object)
 	}
 	usable := true
-	for _, one := range settings {
+	for _, one := range r.Resolve(ctx, read, r.Resolver(r.Now)) {
 		usable = c.report(one) && usable
 	}
 	if r.isPublished(object) && usable {

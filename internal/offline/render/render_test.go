@@ -168,15 +168,7 @@ func TestRender_ReportsBadInputInOneError(t *testing.T) {
 				""),
 			[]string{"key httpProxy", "key httpsProxy", `key "colour"`, "key noProxy entry 2", "key noProxy entry 3"},
 		},
-		"no Secret of a pool": {
-			minimal(good, "",
-				"---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\nmetadata: {name: md, annotations: {capi-proxy-patcher.io/secret: edge}}\n"+
-					"spec: {clusterName: c, template: {spec: {bootstrap: {configRef: {kind: KubeadmConfigTemplate, name: md}}}}}\n"+
-					"---\napiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {name: md}\nspec: {template: {spec: {}}}\n"),
-			[]string{"Secret edge does not exist; create it or change annotation capi-proxy-patcher.io/secret of MachineDeployment md; it must be in the input"},
-		},
 		"not base64":            {render.Options{Inputs: []clusters.Input{{Name: "in.yaml", Data: bytes.Replace(minimal("", "", "").Inputs[0].Data, []byte("stringData: {}"), []byte("data: {httpProxy: '!s3cr'}"), 1)}}}, []string{"in.yaml: document 1: Secret http-proxy, data.httpProxy: the value is not base64"}},
-		"no Secret":             {minimal(good, "capi-proxy-patcher.io/secret: other", ""), []string{"in.yaml: document 2: Cluster c: Secret other does not exist", "--secret"}},
 		"a wrong annotation":    {minimal(good, "capi-proxy-patcher.io/rollout: now", ""), []string{`in.yaml: document 2: Cluster c: annotation capi-proxy-patcher.io/rollout: unknown value "now"; use OnNextRollout, Immediate or InPlace`}},
 		"not YAML":              {of("a: b\n---\na: [s3cr\n"), []string{"parsing in.yaml: document 2, line 3"}},
 		"no Secret in the file": {render.Options{Secrets: []clusters.Input{{Name: "s.yaml", Data: []byte("kind: ConfigMap\napiVersion: v1\n")}}}, []string{"s.yaml: it holds no Secret"}},
@@ -185,8 +177,6 @@ func TestRender_ReportsBadInputInOneError(t *testing.T) {
 		"an entry of the variable with a scheme": {topologyInput("", variable("{noProxy: [a.example, 'http://s3cr.example']}"), "", "[]", good), []string{"spec.topology.variables[capiProxyPatcher].noProxy[1]"}},
 		"a variable against an annotation":       {topologyInput("capi-proxy-patcher.io/secret: other", variable("{secretName: corp}"), "", "[]", good), []string{"spec.topology.variables[capiProxyPatcher].secretName: differs from metadata.annotations[capi-proxy-patcher.io/secret]"}},
 		"every finding of a topology at once":    {topologyInput("", variable("{targets: [crio]}"), pool("{targets: []}"), "[]", good), []string{`"crio" is not a target`, "machineDeployments[md]", "is empty"}},
-		"a Secret that is not there":             {topologyInput("", variable("{secretName: other}"), "", "[]", good), []string{"Cluster c: Secret other does not exist", "--secret"}},
-		"a Secret of a pool is not there":        {topologyInput("", "", pool("{secretName: other}"), "[]", good), []string{"Cluster c: Secret other does not exist"}},
 		"an output version of somebody's own":    {topologyInput("capi-proxy-patcher.io/output-version: new", "", "", "[]", good), []string{"Cluster c: annotation capi-proxy-patcher.io/output-version of the Cluster: not an output version"}},
 		"an output version to come":              {topologyInput("capi-proxy-patcher.io/output-version: '99'", "", "", "[]", good), []string{"Cluster c: output version 99 is not known"}},
 		"the name is taken":                      {topologyInput("", "", "", "[{name: capi-proxy-patcher, definitions: []}]", good), []string{"in.yaml: document 1: ClusterClass base: spec.patches[0]: its name is capi-proxy-patcher but it is not that product's patch; rename it"}},

@@ -21,13 +21,12 @@ import (
 
 // generatedSecret is a Secret that patched objects refer to.
 type generatedSecret struct {
-	cluster    *manifest.Object
-	view       intent.Cluster
-	name       string
-	resolution resolve.Resolution
+	cluster *manifest.Object
+	view    intent.Cluster
+	name    string
+	// resolution is nil if values of the proxy Secret are not known.
+	resolution *resolve.Resolution
 	unresolved []finding.Place
-	// hidden reports that values of the proxy Secret are not in the manifests.
-	hidden bool
 }
 
 // generate records a Secret that is needed.
@@ -37,11 +36,9 @@ func (c *clusterRun) generate(name string, resolution *resolve.Resolution) {
 		return
 	}
 	c.needed[key] = true
-	g := generatedSecret{cluster: c.object, view: c.view, name: name, unresolved: c.unresolved, hidden: resolution == nil}
-	if resolution != nil {
-		g.resolution = *resolution
-	}
-	c.generated = append(c.generated, g)
+	c.generated = append(c.generated, generatedSecret{
+		cluster: c.object, view: c.view, name: name, resolution: resolution, unresolved: c.unresolved,
+	})
 }
 
 // writeSecrets updates the generated Secrets of the input and returns the others as a stream. Without IncludeSecrets it
@@ -81,11 +78,11 @@ func (r *renderer) writeSecrets() ([]byte, error) {
 // isPrinted reports whether a generated Secret is to be printed. Nodes that start with a Secret without the endpoint
 // reach the endpoint through the proxy.
 func (r *renderer) isPrinted(g generatedSecret, exists bool) bool {
-	if g.hidden {
-		r.warn(g.cluster, "Secret %s is not printed, because values of the proxy Secret are not in the manifests", g.name)
+	if g.resolution == nil {
+		r.warn(g.cluster, "Secret %s is not printed, because values of the proxy Secret are not known", g.name)
 		return false
 	}
-	missing := missingNetwork(g.unresolved, g.resolution)
+	missing := missingNetwork(g.unresolved, *g.resolution)
 	switch {
 	case missing == "":
 		return true
@@ -125,7 +122,7 @@ func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret)
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		set(clusters.Dig(value, "data")[key], "data", key)(data[key])
 	}
-	annotations := resolve.SecretAnnotations(g.resolution)
+	annotations := resolve.SecretAnnotations(*g.resolution)
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		set(clusters.Dig(value, "metadata", "annotations")[key], "metadata", "annotations", key)(annotations[key])
 	}
@@ -133,7 +130,7 @@ func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret)
 }
 
 func encodedData(g generatedSecret) (map[string]string, error) {
-	data, err := resolve.SecretData(g.resolution)
+	data, err := resolve.SecretData(*g.resolution)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +149,7 @@ func (r *renderer) isJSON() bool {
 // newSecret returns a generated Secret as a separate document.
 func newSecret(g generatedSecret, data map[string]string, asJSON bool) ([]byte, error) {
 	metadata := map[string]any{
-		"name": g.name, "labels": intent.SecretLabels(g.view), "annotations": resolve.SecretAnnotations(g.resolution),
+		"name": g.name, "labels": intent.SecretLabels(g.view), "annotations": resolve.SecretAnnotations(*g.resolution),
 	}
 	if g.view.Namespace != "" {
 		metadata["namespace"] = g.view.Namespace
