@@ -87,7 +87,8 @@ still to come, or a Cluster cannot be read.`,
 	f.BoolVar(&o.machines, "machines", false, "with --cluster, list the Machines that are behind")
 	f.StringVar(&o.defaultSecret, "default-proxy-secret", "",
 		"with --machines or --fail-on, the installation-wide proxy Secret as namespace/name, as given to the manager")
-	f.BoolVarP(&o.watch, "watch", "w", false, "keep running, and print each Cluster again when its status changes, and say when it is gone")
+	f.BoolVarP(&o.watch, "watch", "w", false,
+		"keep running, and print each Cluster again when its status changes, and say when it is gone")
 	f.StringSliceVar(&o.failOn, "fail-on", nil, "states of a Cluster that make the exit status 3, as a pass with dry "+
 		"runs finds them: behind, not-true")
 	f.StringVarP(&o.output, "output", "o", "table", "table, wide, json or yaml")
@@ -355,8 +356,8 @@ func (s statusReader) table() status.Table {
 	return status.Table{Namespaces: s.all, Wide: s.output == "wide", Now: s.now()}
 }
 
-// follow prints the row of each Cluster that differs from the one before, and says which are gone, until ctx ends or the
-// Cluster that is named is gone.
+// follow prints the row of each Cluster that differs from the one before, and says which are gone, until ctx ends or
+// the Cluster that is named is gone.
 func (s statusReader) follow(ctx context.Context, rows []status.Row, version string) error {
 	printed := map[client.ObjectKey]string{}
 	keyOf := func(row status.Row) client.ObjectKey {

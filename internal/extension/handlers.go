@@ -85,7 +85,7 @@ func read(common variables, templates []template) (t topology, enabled bool, err
 		return t, false, err //nolint:wrapcheck // it names the label
 	}
 	hold, held := intent.FreezeOf(t.annotations)
-	if !intent.AsksForProxy(t.labels, t.annotations) && !(held && hold.Enabled) {
+	if !intent.AsksForProxy(t.labels, t.annotations) && (!held || !hold.Enabled) {
 		return t, false, nil
 	}
 	source := intent.Source{Annotations: t.annotations, Variable: common.own}

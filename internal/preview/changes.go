@@ -82,8 +82,8 @@ func changeOf(scheme *runtime.Scheme, change *unstructured.Unstructured) (client
 		clusterv1.GroupVersion.WithKind("MachineDeployment").GroupKind(),
 		clusterv1.GroupVersion.WithKind("MachinePool").GroupKind():
 	default:
-		return nil, fmt.Errorf("%s %s cannot be tried out; only a Cluster, a Secret, a MachineDeployment or a MachinePool can",
-			change.GetKind(), change.GetName())
+		return nil, fmt.Errorf("%s %s cannot be tried out; only a Cluster, a Secret, a MachineDeployment or a MachinePool "+
+			"can", change.GetKind(), change.GetName())
 	}
 	if !scheme.Recognizes(kind) {
 		return nil, fmt.Errorf("%s %s has apiVersion %s; use %s", change.GetKind(), change.GetName(),

@@ -176,7 +176,8 @@ func (m *Manifests) Secret(o *manifest.Object) (*resolve.Secret, error) {
 // Generated Secrets are not proxy Secrets.
 func IsProxySecret(o *manifest.Object) bool {
 	labels := o.Labels()
-	if _, generated := labels[contract.LabelGenerated]; generated || o.Kind() != "Secret" || o.APIVersion() != secretGroup {
+	_, generated := labels[contract.LabelGenerated]
+	if generated || o.Kind() != "Secret" || o.APIVersion() != secretGroup {
 		return false
 	}
 	if _, labelled := labels[contract.LabelProxySecret]; labelled {

@@ -124,7 +124,7 @@ func TestRender_AddsGeneratedSecretsOnceAndUpdatesThem(t *testing.T) {
 }
 
 // minimal is a Cluster with a control plane; %s are its annotations and its proxy Secret.
-func minimal(secretData, annotations, more string) render.Options {
+func minimal(secretData, annotations string) render.Options {
 	return of(`apiVersion: v1
 kind: Secret
 metadata: {name: http-proxy}
@@ -144,7 +144,7 @@ apiVersion: controlplane.cluster.x-k8s.io/v1beta2
 kind: KubeadmControlPlane
 metadata: {name: c}
 spec: {version: v1.36.3}
-` + more)
+`)
 }
 
 func TestRender_ReportsBadInputInOneError(t *testing.T) {
@@ -158,18 +158,17 @@ func TestRender_ReportsBadInputInOneError(t *testing.T) {
 		options render.Options
 		want    []string
 	}{
-		"no proxy URL":           {minimal("noProxy: a", "", ""), []string{"in.yaml: document 2: Cluster c: ", "in.yaml: document 1: Secret http-proxy, keys httpProxy and httpsProxy: no proxy URL"}},
-		"a scheme is missing":    {minimal("httpProxy: 's3cr:x@proxy:1'", "", ""), []string{"Secret http-proxy, key httpProxy: the scheme is missing"}},
-		"a raw slash":            {minimal("httpProxy: 'http://u:s3cr/x@proxy:1'", "", ""), []string{"unescaped /, ? or # in user or password"}},
-		"an unknown key":         {minimal(good+", proxyHTTP: s3cr", "", ""), []string{`key "proxyHTTP": unknown key`}},
-		"an entry with a scheme": {minimal(good+", noProxy: 'a.example.com,http://u:s3cr@b.example.com'", "", ""), []string{"document 1: Secret http-proxy", "entry 2", "url-entry"}},
+		"no proxy URL":           {minimal("noProxy: a", ""), []string{"in.yaml: document 2: Cluster c: ", "in.yaml: document 1: Secret http-proxy, keys httpProxy and httpsProxy: no proxy URL"}},
+		"a scheme is missing":    {minimal("httpProxy: 's3cr:x@proxy:1'", ""), []string{"Secret http-proxy, key httpProxy: the scheme is missing"}},
+		"a raw slash":            {minimal("httpProxy: 'http://u:s3cr/x@proxy:1'", ""), []string{"unescaped /, ? or # in user or password"}},
+		"an unknown key":         {minimal(good+", proxyHTTP: s3cr", ""), []string{`key "proxyHTTP": unknown key`}},
+		"an entry with a scheme": {minimal(good+", noProxy: 'a.example.com,http://u:s3cr@b.example.com'", ""), []string{"document 1: Secret http-proxy", "entry 2", "url-entry"}},
 		"every finding at once": {
-			minimal("httpProxy: 'http://u:s3cr/x@proxy:1', httpsProxy: 'proxy:2', colour: s3cr, noProxy: 'a,b/s3cr,b:s3cr'", "",
-				""),
+			minimal("httpProxy: 'http://u:s3cr/x@proxy:1', httpsProxy: 'proxy:2', colour: s3cr, noProxy: 'a,b/s3cr,b:s3cr'", ""),
 			[]string{"key httpProxy", "key httpsProxy", `key "colour"`, "key noProxy entry 2", "key noProxy entry 3"},
 		},
-		"not base64":            {render.Options{Inputs: []clusters.Input{{Name: "in.yaml", Data: bytes.Replace(minimal("", "", "").Inputs[0].Data, []byte("stringData: {}"), []byte("data: {httpProxy: '!s3cr'}"), 1)}}}, []string{"in.yaml: document 1: Secret http-proxy, data.httpProxy: the value is not base64"}},
-		"a wrong annotation":    {minimal(good, "capi-proxy-patcher.io/rollout: now", ""), []string{`in.yaml: document 2: Cluster c: annotation capi-proxy-patcher.io/rollout: unknown value "now"; use OnNextRollout, Immediate or InPlace`}},
+		"not base64":            {render.Options{Inputs: []clusters.Input{{Name: "in.yaml", Data: bytes.Replace(minimal("", "").Inputs[0].Data, []byte("stringData: {}"), []byte("data: {httpProxy: '!s3cr'}"), 1)}}}, []string{"in.yaml: document 1: Secret http-proxy, data.httpProxy: the value is not base64"}},
+		"a wrong annotation":    {minimal(good, "capi-proxy-patcher.io/rollout: now"), []string{`in.yaml: document 2: Cluster c: annotation capi-proxy-patcher.io/rollout: unknown value "now"; use OnNextRollout, Immediate or InPlace`}},
 		"not YAML":              {of("a: b\n---\na: [s3cr\n"), []string{"parsing in.yaml: document 2, line 3"}},
 		"no Secret in the file": {render.Options{Secrets: []clusters.Input{{Name: "s.yaml", Data: []byte("kind: ConfigMap\napiVersion: v1\n")}}}, []string{"s.yaml: it holds no Secret"}},
 

@@ -1,7 +1,7 @@
 //go:build node
 
-// Command registry is a registry of container images that it makes from files of this machine, so that nothing is stored
-// twice.
+// Command registry is a registry of container images that it makes from files of this machine, so that nothing is
+// stored twice.
 //
 //	registry ADDRESS CERTIFICATE KEY IMAGES
 //
