@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -118,6 +119,9 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 	if found := finding.Of(err); len(found) > 0 {
 		count(p.Resolved, found[0].Reason)
 		out.Find(found...)
+		if found.Has(contract.ReasonSettingsNotFound) {
+			out.LookAgain(missingDelay)
+		}
 		return nil, out, nil
 	}
 	if err != nil {
@@ -137,6 +141,10 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 	out.Warnings, out.Expires = resolution.Warnings, resolution.Settings.TrustedCAExpiry()
 	return &resolution, out, nil
 }
+
+// missingDelay is when to look again for a proxy Secret that does not exist: one that is created without
+// contract.LabelProxySecret, the commonest slip, brings no event.
+const missingDelay = 10 * time.Second
 
 // maxMachines is how many Machines of a Cluster are looked at.
 const maxMachines = 100

@@ -84,8 +84,8 @@ func TestValues_OfAPoolAreThoseOfItsSecret(t *testing.T) {
 			t.Errorf("%s: lookups %v", name, counted)
 		}
 		if found := test.reason == contract.ReasonSettingsNotFound; len(out.Findings) > 1 || (len(out.Findings) == 1) != found ||
-			found && out.Findings[0].Reason != test.reason {
-			t.Errorf("%s: findings %+v", name, out.Findings)
+			found && (out.Findings[0].Reason != test.reason || out.Again != 10*time.Second) {
+			t.Errorf("%s: findings %+v, again after %s", name, out.Findings, out.Again)
 		}
 		if (values.Resolution != nil) != (test.secret != "") || test.secret != "" && values.Resolution.Secret.Name.String() != test.secret {
 			t.Errorf("%s: %+v", name, values.Resolution)
