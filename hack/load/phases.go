@@ -50,7 +50,7 @@ func (w *world) configure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.figures.bounded("new: requests a Cluster", float64(len(requests))/w.n(), 13)
+	w.figures.bounded("new: requests a Cluster", float64(len(requests))/w.n(), 13.5)
 	kinds := map[string]float64{}
 	for _, r := range requests {
 		kinds[strings.TrimSuffix(r.Verb+" "+r.ObjectRef.Resource+"/"+r.ObjectRef.Subresource, "/")]++
