@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -157,6 +158,10 @@ func newKey(name string, flow bool) *yaml.Node {
 	return newNode(name, flow || strings.Contains(name, "\n"))
 }
 
+// quoted is the key that merges, and strings that YAML 1.1 reads as a boolean or a number, in addition to those that kyaml
+// quotes.
+var quoted = regexp.MustCompile(`^(?:<<|(?i:y|n|yes|no|on|off)|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?)$`)
+
 // newNode returns the nodes of a new value. Strings in flow collections are written as in JSON.
 func newNode(value any, flow bool) *yaml.Node {
 	n := &yaml.Node{}
@@ -172,15 +177,12 @@ func newNode(value any, flow bool) *yaml.Node {
 			n.Content = append(n.Content, newNode(item, flow))
 		}
 	case string:
+		n.SetString(v)
 		// A block scalar would need an indicator of its indentation, or be joined by an empty line behind it.
 		block := strings.TrimLeft(v, " \t\n") == v && !strings.HasSuffix(v, "\n\n") &&
 			!strings.ContainsAny(v, "\r\u0085\u2028\u2029"+bom)
-		switch {
-		case flow || v == "<<" || !block && strings.Contains(v, "\n"):
-			n.SetString(v)
+		if flow || quoted.MatchString(v) || !block && strings.Contains(v, "\n") {
 			n.Style = yaml.DoubleQuotedStyle
-		default:
-			_ = n.Encode(v) // A string can be encoded.
 		}
 	default:
 		_ = n.Encode(v)
