@@ -124,7 +124,7 @@ func (p *Passes) Run(ctx context.Context, cluster *manifest.Object) (decided []D
 		}
 		one.Decision.Findings = slices.Clone(one.Decision.Findings)
 		for i, f := range one.Decision.Findings {
-			one.Decision.Findings[i].Message = strings.ReplaceAll(f.Message, o.String(), "it")
+			one.Decision.Findings[i].Message = strings.Replace(f.Message, o.String(), "it", 1)
 		}
 		if user := p.users[one.Object]; one.Object != nil && one.Decision.Secret != "" {
 			if p.users[one.Object] = cluster; user != nil {

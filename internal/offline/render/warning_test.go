@@ -50,6 +50,7 @@ func TestRender_PatchesTheRestIfAnObjectCannotBePatched(t *testing.T) {
 		"both":                    {members("kind: RKE2ControlPlane, name: cp", foreign("RKE2ConfigTemplate"), "", ""), "RKE2ConfigTemplate cannot be patched", 1},
 		"own bootstrap data":      {members(kubeadm, "dataSecretName: md", "", ""), "MachineDeployment md: has its own bootstrap data and is not patched", 0},
 		"Bottlerocket":            {members(kubeadm, own, "", "format: bottlerocket"), `KubeadmConfigTemplate md: it is of format "bottlerocket", not cloud-config or ignition, and is not patched`, 0},
+		"text like its own name":  {members(kubeadm, own, "", "format: KubeadmConfigTemplate md-2"), `KubeadmConfigTemplate md: it is of format "KubeadmConfigTemplate md-2", not cloud-config or ignition, and is not patched`, 0},
 		"Ignition":                {members(kubeadm, own, "", "format: ignition"), "", 0},
 		"a variable for a format": {members(kubeadm, own, "", `format: "${FORMAT:=cloud-config}"`), "", 0},
 		"rollout elsewhere":       {strings.Replace(members(kubeadm, own, "", ""), "metadata: {name: cp}", "metadata: {name: cp, annotations: {capi-proxy-patcher.io/rollout: Immediate}}", 1), "KubeadmControlPlane cp: warning: unknown-name: annotation capi-proxy-patcher.io/rollout: unknown annotation, ignored; set it as an annotation of the Cluster", 1},
