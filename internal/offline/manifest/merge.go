@@ -10,10 +10,11 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// A library prints an edited document twice, without and with the edits. Both prints and the text of the user have the
-// same keys and items, at whose lines all three are cut into pieces. A piece that is printed the same twice keeps its
-// text. In another one, the difference of the prints is merged into the text. The result is parsed and its value
-// compared, so that a wrong place or a wrong style of a piece is an error and never another value.
+// A library prints an edited document twice, without and with the edits, and without most values that no edit passes.
+// Both prints have keys and items of the user's text, at whose lines all three are cut into pieces. A piece that is
+// printed the same twice keeps its text. In another one, the difference of the prints is merged into the text. The
+// result is parsed and its value compared, so that a wrong place or a wrong style of a piece is an error and never
+// another value.
 
 // piece is a part of a document: the lines from a key or item up to the next one.
 type piece struct {
@@ -74,9 +75,12 @@ func (m *merger) cut(changes []Change) ([]piece, bool) {
 	if !m.isJSON {
 		text = newText(m.readable)
 	}
-	m.starts = text.places(root, root)
-	look := m.look(m.starts)
+	look := m.look(text.places(root, root))
 	uncomment(root)
+	if m.aliased == 0 && changes[0].Object.item < 0 { // An alias needs its anchor.
+		omit(root, changes[0].Edits, 0)
+	}
+	m.starts = text.places(root, root)
 	base, ok := look.print(root)
 	fresh := make(map[*yaml.Node]bool)
 	if !ok || !changeNodes(root, changes, fresh) {

@@ -32,6 +32,25 @@ func changeNodes(document *yaml.Node, changes []Change, replaced map[*yaml.Node]
 	return true
 }
 
+// omit empties the values in a block mapping, at a depth of the object, that no edit passes: they need not be printed.
+// The last one stays, because new keys come behind it.
+func omit(n *yaml.Node, edits []Edit, depth int) {
+	ends := func(e Edit) bool { return len(e.Path) == depth }
+	if n.Kind != yaml.MappingNode || n.Style&yaml.FlowStyle != 0 || slices.ContainsFunc(edits, ends) {
+		return
+	}
+	for i := 0; i < len(n.Content); i += 2 {
+		key, value := unmask(n.Content[i].Value), n.Content[i+1]
+		others := func(e Edit) bool { return e.Path[depth] != key }
+		switch below := slices.DeleteFunc(slices.Clone(edits), others); {
+		case len(below) > 0:
+			omit(value, below, depth+1)
+		case i+2 < len(n.Content) && len(value.Content) > 0:
+			*value = yaml.Node{Kind: yaml.ScalarNode, Value: "0"}
+		}
+	}
+}
+
 // applyToNodes makes the edit in the nodes of an object, which is part of a flow collection or not.
 func (e Edit) applyToNodes(root *yaml.Node, flow bool, replaced map[*yaml.Node]bool) bool {
 	last := len(e.Path) - 1
@@ -158,8 +177,8 @@ func newKey(name string, flow bool) *yaml.Node {
 	return newNode(name, flow || strings.Contains(name, "\n"))
 }
 
-// quoted is the key that merges, and strings that YAML 1.1 reads as a boolean or a number, in addition to those that kyaml
-// quotes.
+// quoted is the key that merges, and the strings that YAML 1.1 reads as a boolean or a number and the printer does not
+// quote by itself.
 var quoted = regexp.MustCompile(`^(?:<<|(?i:y|n|yes|no|on|off)|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?)$`)
 
 // newNode returns the nodes of a new value. Strings in flow collections are written as in JSON.

@@ -250,9 +250,9 @@ func checkCharacters(t text) error {
 			return &syntaxError{line: line, cause: "invalid UTF-8"}
 		}
 		switch {
-		case strings.IndexFunc(content, isControl) >= 0:
+		case strings.ContainsFunc(content, isControl):
 			return &syntaxError{line: line, cause: "control characters are not allowed"}
-		case strings.ContainsAny(content, "\u0085\u2028\u2029"):
+		case strings.ContainsFunc(content, isBreak):
 			return &syntaxError{line: line, cause: "a line break that is not one for every reader of YAML (NEL, LS or PS); " +
 				"write it as an escape in double quotes"}
 		case strings.HasPrefix(content, bom):
@@ -267,6 +267,9 @@ func isControl(r rune) bool {
 	return r < 0x20 && r != '\t' && r != '\n' && r != '\r' || r >= 0x7F && r <= 0x9F && r != 0x85 ||
 		r == 0xFFFE || r == 0xFFFF
 }
+
+// isBreak reports whether a character is a line break for some readers of YAML.
+func isBreak(r rune) bool { return r == 0x85 || r == 0x2028 || r == 0x2029 }
 
 // hideDirectives turns the %YAML lines before a document into comments: the parser knows only version 1.1, while files
 // with 1.2 are common and do not differ.

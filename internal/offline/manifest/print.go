@@ -132,8 +132,9 @@ func (l look) print(tree *yaml.Node) (printed, bool) {
 	if err != nil || !sameForm(root, tree) {
 		return printed{}, false
 	}
-	p := printed{strings.Split(strings.TrimSuffix(text.src, "\n"), "\n"), make(map[*yaml.Node]start)}
-	for _, s := range text.places(root, tree) {
+	places := text.places(root, tree)
+	p := printed{strings.Split(strings.TrimSuffix(text.src, "\n"), "\n"), make(map[*yaml.Node]start, len(places))}
+	for _, s := range places {
 		p.at[s.node] = s
 	}
 	return p, true
