@@ -21,6 +21,9 @@ func TestManager_RefusesFlagsBeforeAnythingStarts(t *testing.T) {
 		"unknown feature":          {"--feature-gates Foo=true", `--feature-gates: there is no feature "Foo"; there are PriorityQueue`},
 		"feature without value":    {"--feature-gates PriorityQueue", "invalid argument"},
 		"pull policy of nodes":     {"--node-image-pull-policy Never", `--node-image-pull-policy "Never": neither Always nor IfNotPresent`},
+		"no resync":                {"--sync-period 0", "--sync-period 0s: use a longer time, for example 10m"},
+		"resync without a pause":   {"--sync-period -1s", "--sync-period -1s: use a longer time, for example 10m"},
+		"no workers":               {"--concurrency 0", "--concurrency 0: use 1 or more"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

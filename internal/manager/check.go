@@ -30,6 +30,12 @@ func (o Options) check() error {
 	default:
 		return usagef("--node-image-pull-policy %q: neither %s nor %s", policy, corev1.PullAlways, corev1.PullIfNotPresent)
 	}
+	switch {
+	case o.SyncPeriod <= 0: // none at all for 0, and without a pause for less
+		return usagef("--sync-period %s: use a longer time, for example 10m", o.SyncPeriod)
+	case o.Concurrency < 1:
+		return usagef("--concurrency %d: use 1 or more", o.Concurrency)
+	}
 	return firstOf(o.Serving.check(), o.checkFeatures())
 }
 
