@@ -72,7 +72,7 @@ func (t *template) readHolder() error {
 
 // asksForWindows reports whether t is a machine template that asks for Windows. The pool of key then is not patched.
 func (t *template) asksForWindows() (bool, error) {
-	if t.holder.FieldPath != fieldInfrastructure {
+	if t.holder.FieldPath != fieldInfrastructure || t.object == nil {
 		return false, nil
 	}
 	var object struct {

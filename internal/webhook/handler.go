@@ -57,7 +57,11 @@ type reviewWriter struct{ http.ResponseWriter }
 func (w reviewWriter) Write(text []byte) (int, error) {
 	var review admissionv1.AdmissionReview
 	if r := &review; json.Unmarshal(text, r) == nil && r.Response != nil && !r.Response.Allowed {
-		http.Error(w.ResponseWriter, r.Response.Result.Message, int(r.Response.Result.Code))
+		status, message := int(r.Response.Result.Code), r.Response.Result.Message
+		if status >= http.StatusInternalServerError {
+			message = errInternal.Error() // that of a panic may have anything
+		}
+		http.Error(w.ResponseWriter, message, status)
 		return len(text), nil
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -26,7 +26,10 @@ func trim[T metav1.Object](rest func(T)) toolscache.TransformFunc {
 // keys stay without their values, so that a pass removes them.
 func generatedSecret(secret *corev1.Secret) {
 	if ClusterOf(secret) == "" {
-		secret.Data = nil
+		*secret = corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Namespace: secret.Namespace, Name: secret.Name, UID: secret.UID, ResourceVersion: secret.ResourceVersion,
+			Labels: secret.Labels,
+		}}
 	}
 	for key := range secret.Data {
 		if !IsOutput(secret) && !slices.Contains(contract.GeneratedKeys(), key) {

@@ -55,7 +55,7 @@ func NotKnown(err error) (note finding.Finding, is bool) {
 	}
 	note = found[0]
 	note.Message = "values of the proxy Secret are not known and not checked: " + note.Message
-	note.Advice = "put it into the input or name its file with --secret"
+	note.Advice = "name a file that has them with --secret"
 	return note, true
 }
 

@@ -78,10 +78,6 @@ func (r *renderer) writeSecrets() ([]byte, error) {
 // isPrinted reports whether a generated Secret is to be printed. Nodes that start with a Secret without the endpoint
 // reach the endpoint through the proxy.
 func (r *renderer) isPrinted(g generatedSecret, exists bool) bool {
-	if g.resolution == nil {
-		r.warn(g.cluster, "Secret %s is not printed, because values of the proxy Secret are not known", g.name)
-		return false
-	}
 	missing := missingNetwork(g.unresolved, *g.resolution)
 	switch {
 	case missing == "":
