@@ -174,7 +174,8 @@ func (s *server) show(k key) {
 		delete(s.cached, k)
 		return
 	}
-	if transform := s.trim[k.kind]; transform != nil && k.kind == "Secret" {
+	_, generated := object.GetLabels()[contract.LabelGenerated] // only these are in the cache of the transform
+	if transform := s.trim[k.kind]; generated && transform != nil && k.kind == "Secret" {
 		object = copyOf(object)
 		_, err := transform(object)
 		must(err)
