@@ -283,10 +283,6 @@ fuzz: ## Run every fuzz target for FUZZ_TIME (30s).
 	@$(FETCH_MODULES)
 	$(WITHOUT_PROXY) hack/fuzz.sh $(FUZZ_TIME)
 
-.PHONY: bench
-bench: ## Run the benchmarks of packages.
-	go test -run '^$$' -bench . -benchmem ./internal/...
-
 # What compares figures with the bounds of docs/performance.md. Seconds have bounds with all Clusters only.
 CLUSTERS ?= 1000
 .PHONY: bench-scale

@@ -123,19 +123,3 @@ stringData: {HTTP_PROXY: "http://proxy.example.com:3128"}
 		t.Errorf("the network of the Cluster is reported %d times instead of 2", n)
 	}
 }
-
-func BenchmarkLint(b *testing.B) {
-	hosts := make([]string, 4000)
-	for i := range hosts {
-		hosts[i] = fmt.Sprintf("    host%d.example.com:8443", i)
-	}
-	input := clusterManifest + "---\n" + strings.Replace(secretManifest, "stringData: {", "stringData:\n  noProxy: |\n"+
-		strings.Join(hosts, "\n")+"\n  ", 1)
-	input = strings.NewReplacer(`httpProxy: "`, `httpProxy: "`, ", username: u, password: s3cr}", "").Replace(input)
-	for b.Loop() {
-		if status, stdout, stderr := run(b, input, "lint", "-f", "-", "-o", "json"); status != 0 ||
-			strings.Count(stdout, "port-entry") != 4000 {
-			b.Fatal(status, stderr)
-		}
-	}
-}

@@ -32,10 +32,10 @@ stringData: {httpProxy: "http://proxy.example.com:3128", username: u, password: 
 )
 
 // run calls the program and returns its exit status and streams.
-func run(tb testing.TB, stdin string, args ...string) (status int, stdout, stderr string) {
-	tb.Helper()
+func run(t *testing.T, stdin string, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
 	var out, errs bytes.Buffer
-	status = cli.Main(tb.Context(), args, cli.Streams{In: strings.NewReader(stdin), Out: &out, Err: &errs})
+	status = cli.Main(t.Context(), args, cli.Streams{In: strings.NewReader(stdin), Out: &out, Err: &errs})
 	return status, out.String(), errs.String()
 }
 

@@ -601,17 +601,3 @@ func TestOrigins(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkCompose(b *testing.B) {
-	for _, n := range []int{10, 4000} {
-		in := plain(names(n, 30))
-		b.Run(fmt.Sprintf("%d entries", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := noproxy.Compose(in); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

@@ -36,8 +36,8 @@ func labelled() kinds.Cluster {
 }
 
 // serve returns webhooks with a cache and an API server, for all Clusters or for those of a scope.
-func serve(tb testing.TB, cached, live client.Reader, scope ...intent.Scope) http.Handler {
-	tb.Helper()
+func serve(t *testing.T, cached, live client.Reader, scope ...intent.Scope) http.Handler {
+	t.Helper()
 	mux := http.NewServeMux()
 	hooks := &webhook.Webhook{
 		Cached: cached, Live: live,
@@ -48,7 +48,7 @@ func serve(tb testing.TB, cached, live client.Reader, scope ...intent.Scope) htt
 		hooks.Scope = scope[0]
 	}
 	if err := hooks.Register(registrar{mux}); err != nil {
-		tb.Fatal(err)
+		t.Fatal(err)
 	}
 	return mux
 }
@@ -57,8 +57,8 @@ type registrar struct{ *http.ServeMux }
 
 func (r registrar) Register(path string, handler http.Handler) { r.Handle(path, handler) }
 
-func review(tb testing.TB, object string, edit ...func(*admissionv1.AdmissionRequest)) string {
-	tb.Helper()
+func review(t *testing.T, object string, edit ...func(*admissionv1.AdmissionRequest)) string {
+	t.Helper()
 	request := &admissionv1.AdmissionRequest{
 		UID: "uid", Namespace: "ns", Name: "cp", Operation: admissionv1.Create,
 		Object: runtime.RawExtension{Raw: []byte(object)},
@@ -70,7 +70,7 @@ func review(tb testing.TB, object string, edit ...func(*admissionv1.AdmissionReq
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request,
 	})
 	if err != nil {
-		tb.Fatal(err)
+		t.Fatal(err)
 	}
 	return string(text)
 }
@@ -81,9 +81,9 @@ func post(t *testing.T, handler http.Handler, body string) *httptest.ResponseRec
 }
 
 // postTo sends a review to the webhook of a kind.
-func postTo(tb testing.TB, handler http.Handler, kind, body string) *httptest.ResponseRecorder {
-	tb.Helper()
-	request := httptest.NewRequestWithContext(tb.Context(), http.MethodPost, webhook.Path(kind), strings.NewReader(body))
+func postTo(t *testing.T, handler http.Handler, kind, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path(kind), strings.NewReader(body))
 	request.Header.Set("Content-Type", "application/json")
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, request)

@@ -32,19 +32,19 @@ type shown struct {
 	err error
 }
 
-func newWorld(tb testing.TB, objects ...client.Object) *shown {
-	tb.Helper()
-	reader, err := world.Of(tb.Context(), objects...)
+func newWorld(t *testing.T, objects ...client.Object) *shown {
+	t.Helper()
+	reader, err := world.Of(t.Context(), objects...)
 	if err != nil {
-		tb.Fatal(err)
+		t.Fatal(err)
 	}
 	return &shown{Reader: reader}
 }
 
 // clustersOf shows Clusters.
-func clustersOf(tb testing.TB, clusters ...kinds.Cluster) *shown {
-	tb.Helper()
-	w := newWorld(tb)
+func clustersOf(t *testing.T, clusters ...kinds.Cluster) *shown {
+	t.Helper()
+	w := newWorld(t)
 	for i := range clusters {
 		w.Add(&clusters[i])
 	}

@@ -33,12 +33,12 @@ import (
 )
 
 // hostile is an API server of somebody who wants to harm the manager.
-func hostile(tb testing.TB, handle http.HandlerFunc) (kubeconfig string) {
-	tb.Helper()
+func hostile(t *testing.T, handle http.HandlerFunc) (kubeconfig string) {
+	t.Helper()
 	server := httptest.NewUnstartedServer(handle)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
-	tb.Cleanup(server.Close)
+	t.Cleanup(server.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	return fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"+
 		"clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]\nusers: [{name: u, user: {token: hunter2}}]\n",
