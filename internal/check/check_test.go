@@ -284,11 +284,12 @@ func TestRun_NamesWhatIsBroken(t *testing.T) {
 		"a bad label": {"cluster-label", check.Failed, func(w *world) {
 			w.objects["cluster"].SetLabels(map[string]string{"capi-proxy-patcher.io/enabled": "yes"})
 		}},
-		"no Cluster":             {"cluster-label", check.Failed, func(w *world) { delete(w.objects, "cluster") }},
-		"Machines are behind":    {"cluster-machines", check.Warning, func(w *world) { w.rows[0].Behind = []status.Behind{{Machines: 2}} }},
-		"NO_PROXY has no nodes":  {"cluster-addresses", check.Warning, func(w *world) { w.noProxy = "" }},
-		"the API server is away": {"lease", check.Unknown, func(w *world) { w.away = true }},
-		"forbidden":              {"replicas", check.Skipped, func(w *world) { w.forbidden = "Pod" }},
+		"a Cluster that is not labelled": {"cluster-condition", check.Skipped, func(w *world) { w.rows = nil }},
+		"no Cluster":                     {"cluster-label", check.Failed, func(w *world) { delete(w.objects, "cluster") }},
+		"Machines are behind":            {"cluster-machines", check.Warning, func(w *world) { w.rows[0].Behind = []status.Behind{{Machines: 2}} }},
+		"NO_PROXY has no nodes":          {"cluster-addresses", check.Warning, func(w *world) { w.noProxy = "" }},
+		"the API server is away":         {"lease", check.Unknown, func(w *world) { w.away = true }},
+		"forbidden":                      {"replicas", check.Skipped, func(w *world) { w.forbidden = "Pod" }},
 	}
 	for _, name := range []string{"InvalidSettings", "SettingsNotFound", "NameTaken", "ConflictingFile", "SharedTemplate", "Contested", "TemplateNotSupported", "InternalError"} {
 		tests["condition "+name] = test{"cluster-condition", check.Failed, reason("False", name)}
@@ -315,8 +316,9 @@ func TestRun_NamesWhatIsBroken(t *testing.T) {
 			if name == "a bad label" && !strings.HasSuffix(got.Link, "#bad-label") {
 				t.Errorf("the link is %s", got.Link)
 			}
-			if code, is := strings.CutPrefix(name, "condition "); is && !strings.HasSuffix(got.Link, "#"+strings.ToLower(code)) {
-				t.Errorf("the link is %s", got.Link)
+			if code, is := strings.CutPrefix(name, "condition "); is &&
+				(!strings.HasSuffix(got.Link, "#"+strings.ToLower(code)) || !strings.HasPrefix(got.Message, code+": ")) {
+				t.Errorf("%s, and the link is %s", got.Message, got.Link)
 			}
 		})
 	}

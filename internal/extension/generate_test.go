@@ -301,10 +301,7 @@ func TestGenerate_LeavesTemplatesAlone(t *testing.T) {
 	for name, template := range map[string][]byte{
 		"another kind of the same group":    bytes.Replace(wrap(t, worker, map[string]any{}), []byte(worker), []byte("OtherTemplate"), 1),
 		"the same kind of another group":    bytes.Replace(wrap(t, worker, map[string]any{}), []byte("bootstrap.cluster.x-k8s.io"), []byte("bootstrap.example.com"), 1),
-		"a file path with a drive letter":   wrap(t, worker, map[string]any{"files": []any{file(`C:\run.ps1`)}}),
-		"a drive letter and a slash":        wrap(t, worker, map[string]any{"files": []any{file(`c:/run.ps1`)}}),
 		"a Windows socket":                  wrap(t, worker, map[string]any{"joinConfiguration": map[string]any{"nodeRegistration": map[string]any{"criSocket": "npipe:////./pipe/containerd"}}}),
-		"a Windows kubelet argument":        wrap(t, worker, map[string]any{"joinConfiguration": map[string]any{"nodeRegistration": map[string]any{"kubeletExtraArgs": []any{map[string]any{"name": "node-labels", "value": "kubernetes.io/os=windows"}}}}}),
 		"the same in v1beta1":               wrap(t, worker, map[string]any{"joinConfiguration": map[string]any{"nodeRegistration": map[string]any{"kubeletExtraArgs": map[string]any{"windows-service": "true"}}}}),
 		"the same in escape sequences":      bytes.ReplaceAll(wrap(t, worker, map[string]any{"joinConfiguration": map[string]any{"nodeRegistration": map[string]any{"criSocket": "npipe:x"}}}), []byte("npipe"), []byte(`\u006e\u0070\u0069\u0070\u0065`)),
 		"a format that is not ours":         wrap(t, worker, map[string]any{"format": "bottlerocket"}),

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -356,17 +355,6 @@ func TestOpen_IsRightWithoutAManager(t *testing.T) {
 		"nothing is left": {},
 		"another value, and no manager": {
 			change: proxy(func(s *corev1.Secret) { s.Data[contract.KeyHTTPProxy] = []byte(other) }), behind: toCome, notTrue: toCome,
-		},
-		"another value, and a manager that stopped": {
-			change: func(t *testing.T, api client.Client) {
-				t.Helper()
-				edit(t, api, "one-http-proxy", func(s *corev1.Secret) { s.Data[contract.KeyHTTPProxy] = []byte(other) })
-				lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: contract.Domain}}
-				lease.Spec.HolderIdentity, lease.Spec.RenewTime = new("m"), &metav1.MicroTime{Time: time.Unix(1, 0)}
-				if err := api.Create(t.Context(), lease, client.DryRunAll); err != nil {
-					t.Fatal(err)
-				}
-			}, behind: toCome, notTrue: toCome,
 		},
 		"another value in a Secret without its label": {
 			change: proxy(func(s *corev1.Secret) { s.Labels, s.Data[contract.KeyHTTPProxy] = nil, []byte(other) }),

@@ -315,16 +315,6 @@ func TestAdmission_FailsWithoutDenying(t *testing.T) {
 	}
 }
 
-func TestAdmission_FailsForAnObjectThatIsNone(t *testing.T) {
-	t.Parallel()
-	for _, object := range []string{`[]`, `"x"`, `1`} {
-		recorder := post(t, serve(t, newWorld(t), newWorld(t)), review(t, object))
-		if recorder.Code != http.StatusInternalServerError {
-			t.Errorf("%s: status %d: %s", object, recorder.Code, recorder.Body)
-		}
-	}
-}
-
 func TestRegister_RequiresAllOfItsParts(t *testing.T) {
 	t.Parallel()
 	if err := (&webhook.Webhook{}).Register(registrar{http.NewServeMux()}); err == nil {
