@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -36,9 +35,6 @@ func admitted(t *testing.T, name, webhooks string) string {
 	t.Helper()
 	change(t, fetch(t, "", name, &corev1.Namespace{}), func(ns *corev1.Namespace) { ns.Labels[webhookLabel] = webhooks })
 	// The API server selects by namespace from a cache: wait until it knows.
-	if webhooks == webhooksDown {
-		return name
-	}
 	probe := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: name, Name: "probe",
 		Labels: map[string]string{contract.LabelEnabled: contract.LabelEnabledValue},
@@ -237,24 +233,6 @@ func TestApply_OfAnUnpatchedManifestChangesNothing(t *testing.T) {
 	}
 }
 
-func TestDryRun_ShowsThePatchAndStoresNothing(t *testing.T) {
-	ns := admitted(t, namespace(t), webhooksLive)
-	c := classic{t: t, ns: ns, name: "one"}
-	objects := c.objects()
-	create(t, objects[0])
-	out := mustKubectl(t, manifest(t, objects[1]), "apply", "--dry-run=server", "-o", "yaml", "-f", "-")
-	for _, part := range []string{contract.PathProxyEnv, contract.AnnotationOutputVersion + `: "1"`} {
-		if !strings.Contains(out, part) {
-			t.Errorf("the dry run lacks %s:\n%s", part, out)
-		}
-	}
-	err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "one"},
-		&controlplanev1.KubeadmControlPlane{})
-	if !apierrors.IsNotFound(err) {
-		t.Errorf("got %v, want nothing stored", err)
-	}
-}
-
 func TestWebhook_PatchesAControlPlaneForARolloutInTheFuture(t *testing.T) {
 	c := admittedCluster(t, namespace(t), webhooksLive)
 	c.runControlPlane()
@@ -320,18 +298,6 @@ func TestWebhook_WarnsOfConflicts(t *testing.T) {
 	if hasProxy(c.controlPlane()) {
 		t.Error("patched in spite of the conflict")
 	}
-}
-
-func TestController_PatchesWhileTheWebhookIsDown(t *testing.T) {
-	c := admittedCluster(t, namespace(t), webhooksDown)
-	for _, object := range c.objects() {
-		create(t, object)
-		if o, ok := object.(*controlplanev1.KubeadmControlPlane); ok && hasProxy(o) {
-			t.Error("patched at admission, although nobody answers")
-		}
-	}
-	c.eventuallyReports(contract.ReasonConfigured)
-	c.wantPatched(t, everyObject...)
 }
 
 func TestWebhook_PatchesALargeObject(t *testing.T) {

@@ -29,8 +29,6 @@ const (
 	webhooksLive = "live"
 	// webhooksTwo are those of the manager, and after them one that appends secondFile.
 	webhooksTwo = "two"
-	// webhooksDown are those of config/default, with nobody to answer.
-	webhooksDown = "down"
 )
 
 const secondFile = "/etc/second-webhook"
@@ -42,19 +40,12 @@ func installWebhooks(ctx context.Context, cluster *mgmt.Cluster) error {
 	if err := dial(ctx, address); err != nil {
 		return err
 	}
-	down := live.DeepCopy()
-	down.Name = "down"
-	nobody := "https://127.0.0.1:1/"
-	for i := range down.Webhooks {
-		down.Webhooks[i].FailurePolicy = new(admissionregistrationv1.Ignore)
-		down.Webhooks[i].ClientConfig.URL = &nobody
-	}
 	second, err := serveSecond(ctx, *live)
 	if err != nil {
 		return err
 	}
 	for configuration, values := range map[*admissionregistrationv1.MutatingWebhookConfiguration][]string{
-		live: {webhooksLive, webhooksTwo}, second: {webhooksTwo}, down: {webhooksDown},
+		live: {webhooksLive, webhooksTwo}, second: {webhooksTwo},
 	} {
 		for i := range configuration.Webhooks {
 			configuration.Webhooks[i].NamespaceSelector = &metav1.LabelSelector{
@@ -65,7 +56,7 @@ func installWebhooks(ctx context.Context, cluster *mgmt.Cluster) error {
 			}
 		}
 	}
-	return cluster.Install(ctx, live, second, down)
+	return cluster.Install(ctx, live, second)
 }
 
 func dial(ctx context.Context, address string) error {
