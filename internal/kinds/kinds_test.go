@@ -196,21 +196,6 @@ func TestTrim_LosesNothingThatIsRead(t *testing.T) {
 	}
 }
 
-// TestAddToScheme_CollidesWithClusterAPI is why an object has one form: a program has one type for each kind.
-func TestAddToScheme_CollidesWithClusterAPI(t *testing.T) {
-	t.Parallel()
-	scheme, err := api.NewScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("two types of one kind are registered")
-		}
-	}()
-	_ = kinds.AddToScheme(scheme)
-}
-
 // TestKinds_HaveTheFieldsOfClusterAPI fails if a field is misspelled, or is none of Cluster API's.
 func TestKinds_HaveTheFieldsOfClusterAPI(t *testing.T) {
 	t.Parallel()
