@@ -1,5 +1,5 @@
 // Package podcases holds the Pods by which the policy of the published variables is tested, and what they are to have.
-// Each engine that carries the policy out runs the same ones.
+// test/delivery runs them against an API server.
 package podcases
 
 import (
