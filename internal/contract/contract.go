@@ -261,7 +261,7 @@ const (
 	KeyInfrastructure = "infrastructure.json"
 )
 
-// GeneratedKeys returns every key of a generated Secret that nodes read.
+// GeneratedKeys returns every key that a generated Secret of nodes may have. The cache drops the values of others.
 func GeneratedKeys() []string {
 	return []string{
 		KeyProxyEnv, KeyTrustedCABundle, KeySetup, KeyReadiness, KeyNodeFiles, KeyNoProxyOrigins, KeyContentHash,

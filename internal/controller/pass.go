@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -120,7 +122,7 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 		count(p.Resolved, found[0].Reason)
 		out.Find(found...)
 		if found.Has(contract.ReasonSettingsNotFound) {
-			out.LookAgain(missingDelay)
+			out.LookAgain(p.missingDelay())
 		}
 		return nil, out, nil
 	}
@@ -143,8 +145,16 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 }
 
 // missingDelay is when to look again for a proxy Secret that does not exist: one that is created without
-// contract.LabelProxySecret, the commonest slip, brings no event.
-const missingDelay = 10 * time.Second
+// contract.LabelProxySecret, the commonest slip, brings no event. It grows with the time for which the condition has
+// not been True, so that many Clusters without a Secret do not take the requests of others.
+func (p *pass) missingDelay() time.Duration {
+	const least, part = 10 * time.Second, 6
+	condition := meta.FindStatusCondition(p.cluster.Status.Conditions, contract.ConditionProxyConfigured)
+	if condition == nil || condition.Status == metav1.ConditionTrue {
+		return least
+	}
+	return max(least, p.Now().Sub(condition.LastTransitionTime.Time)/part)
+}
 
 // maxMachines is how many Machines of a Cluster are looked at.
 const maxMachines = 100

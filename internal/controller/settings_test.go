@@ -93,6 +93,33 @@ func TestValues_OfAPoolAreThoseOfItsSecret(t *testing.T) {
 	}
 }
 
+// TestMissingDelay_GrowsWithTheTimeOfTheCondition keeps Clusters without a Secret from taking the requests of others.
+func TestMissingDelay_GrowsWithTheTimeOfTheCondition(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		status metav1.ConditionStatus
+		since  time.Duration
+		want   time.Duration
+	}{
+		{"", 0, 10 * time.Second},
+		{metav1.ConditionTrue, 24 * time.Hour, 10 * time.Second},
+		{metav1.ConditionFalse, -time.Second, 10 * time.Second}, // clocks differ
+		{metav1.ConditionFalse, time.Minute, 10 * time.Second},
+		{metav1.ConditionFalse, time.Hour, 10 * time.Minute},
+	} {
+		var counted []string
+		p := settingsPass(&counted)
+		if test.status != "" {
+			p.cluster.Status.Conditions = []metav1.Condition{{
+				Type: contract.ConditionProxyConfigured, Status: test.status, LastTransitionTime: metav1.NewTime(noon().Add(-test.since)),
+			}}
+		}
+		if got := p.missingDelay(); got != test.want {
+			t.Errorf("%+v: %s", test, got)
+		}
+	}
+}
+
 // resolved is a pass that has resolved the settings of its Cluster.
 func resolved(t *testing.T) (*pass, *resolve.Resolution) {
 	t.Helper()

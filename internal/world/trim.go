@@ -26,10 +26,7 @@ func trim[T metav1.Object](rest func(T)) toolscache.TransformFunc {
 // keys stay without their values, so that a pass removes them.
 func generatedSecret(secret *corev1.Secret) {
 	if ClusterOf(secret) == "" {
-		*secret = corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-			Namespace: secret.Namespace, Name: secret.Name, UID: secret.UID, ResourceVersion: secret.ResourceVersion,
-			Labels: secret.Labels,
-		}}
+		*secret = bare(secret, contract.LabelGenerated, contract.LabelOutput)
 	}
 	for key := range secret.Data {
 		if !IsOutput(secret) && !slices.Contains(contract.GeneratedKeys(), key) {
@@ -41,11 +38,21 @@ func generatedSecret(secret *corev1.Secret) {
 // proxySecret keeps the keys that package proxyconfig reads: everybody who may create a Secret can label it, and fill
 // it.
 func proxySecret(secret *corev1.Secret) {
-	*secret = corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: secret.Namespace, Name: secret.Name, UID: secret.UID, ResourceVersion: secret.ResourceVersion,
-			Labels: map[string]string{contract.LabelProxySecret: secret.Labels[contract.LabelProxySecret]},
-		},
-		Data: proxyconfig.Bound(secret.Data),
+	data := proxyconfig.Bound(secret.Data)
+	*secret = bare(secret, contract.LabelProxySecret)
+	secret.Data = data
+}
+
+// bare returns a Secret without data, with the metadata that identifies it and with some labels.
+func bare(secret *corev1.Secret, labels ...string) corev1.Secret {
+	kept := map[string]string{}
+	for _, label := range labels {
+		if value, has := secret.Labels[label]; has {
+			kept[label] = value
+		}
 	}
+	return corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: secret.Namespace, Name: secret.Name, UID: secret.UID, ResourceVersion: secret.ResourceVersion,
+		Labels: kept,
+	}}
 }

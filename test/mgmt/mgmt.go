@@ -122,9 +122,12 @@ func NewEnvironment() *envtest.Environment {
 	return env
 }
 
+// crdTime is how long API servers on a busy machine may take to serve CRDs; the ten seconds of envtest are too short.
+const crdTime = 10 * time.Minute
+
 // InstallCRDs creates CRDs and waits until they are served.
 func InstallCRDs(config *rest.Config, crds []*apiextensionsv1.CustomResourceDefinition) error {
-	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{CRDs: crds}); err != nil {
+	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{CRDs: crds, MaxTime: crdTime}); err != nil {
 		return fmt.Errorf("installing CRDs: %w", err)
 	}
 	return nil

@@ -149,6 +149,11 @@ func TestGeneratedSecret_RemembersWhatInfrastructureTells(t *testing.T) {
 		if _, got := secret.Data[contract.KeyInfrastructure]; got != test.want {
 			t.Errorf("%s: remembered %t", name, got)
 		}
+		for key := range secret.Data {
+			if !slices.Contains(contract.GeneratedKeys(), key) {
+				t.Errorf("%s: the cache would drop key %s, and each pass write it again", name, key)
+			}
+		}
 	}
 }
 
