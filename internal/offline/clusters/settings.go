@@ -46,6 +46,8 @@ func (m *Manifests) Resolve(ctx context.Context, c Cluster, resolver resolve.Res
 	return all
 }
 
+const useSecretFlag = "name a file that has them with --secret"
+
 // NotKnown reports whether err says that the values of a proxy Secret are not known, and returns the note about it. The
 // Secret is missing in the input, like one that another object makes in the cluster, or SOPS has encrypted it.
 func NotKnown(err error) (note finding.Finding, is bool) {
@@ -55,7 +57,7 @@ func NotKnown(err error) (note finding.Finding, is bool) {
 	}
 	note = found[0]
 	note.Message = "values of the proxy Secret are not known and not checked: " + note.Message
-	note.Advice = "name a file that has them with --secret"
+	note.Advice = useSecretFlag
 	return note, true
 }
 
@@ -75,6 +77,6 @@ func isEncrypted(o *manifest.Object) bool {
 func encrypted(o *manifest.Object) error {
 	return finding.Errors{{
 		Reason: contract.ReasonSettingsNotFound, Code: proxyconfig.CodeSecretNotFound,
-		Place: finding.Place{Object: Place(o)}, Message: "its values are encrypted by SOPS",
+		Place: finding.Place{Object: Place(o)}, Message: "its values are encrypted by SOPS", Advice: useSecretFlag,
 	}}
 }

@@ -73,10 +73,7 @@ type clusterRun struct {
 
 // report reports settings of the Cluster or of a pool, and whether they can be used.
 func (c *clusterRun) report(settings clusters.Settings) (usable bool) {
-	if note, is := clusters.NotKnown(settings.Err); is && c.IncludeSecrets {
-		c.reject(settings.Object, "%s", note)
-		return false
-	} else if is {
+	if note, is := clusters.NotKnown(settings.Err); is && !c.IncludeSecrets {
 		c.note(settings.Object, "%s; new entries are those for a proxy URL", note)
 		return true
 	}
