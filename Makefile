@@ -103,9 +103,8 @@ chart: ## Write the Helm chart of VERSION, with an image in REGISTRY, into out/c
 	@go run ./hack/chart -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -out '$(CURDIR)/out/chart/capi-proxy-patcher' 2> >(grep -v "'vars' is deprecated" >&2)
 
 .PHONY: generate
-generate: ## Write roles, webhook configurations and copy methods from the markers in internal/, and tables of docs/ from the program.
+generate: ## Write roles and webhook configurations from the markers in internal/, and tables of docs/ from the program.
 	$(GENERATE) output:rbac:dir=config/rbac output:webhook:dir=config/webhook
-	$(TOOL) controller-gen object paths=./internal/kinds/...
 	@mkdir -p out; awk -f hack/rooms.awk docs/scope.md >out/scope.md && cp out/scope.md docs/scope.md
 	@$(TABLES) -update-docs >/dev/null || $(TABLES)
 
@@ -169,8 +168,6 @@ verify-gen: ## Check that make generate changes nothing.
 	$(GENERATE) output:rbac:dir=out/generated output:webhook:dir=out/generated
 	diff -u config/rbac/role.yaml out/generated/role.yaml
 	diff -u config/webhook/manifests.yaml out/generated/manifests.yaml
-	$(TOOL) controller-gen object paths=./internal/kinds/... output:dir=out/generated/_kinds
-	diff -u internal/kinds/zz_generated.deepcopy.go out/generated/_kinds/zz_generated.deepcopy.go
 	awk -f hack/rooms.awk docs/scope.md | diff -u docs/scope.md -
 	$(TABLES)
 

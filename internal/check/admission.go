@@ -198,7 +198,7 @@ func (c *checker) witness(ctx context.Context) (*kinds.Cluster, error) {
 		configured := slices.ContainsFunc(cluster.Status.Conditions, func(condition metav1.Condition) bool {
 			return condition.Type == contract.ConditionProxyConfigured && condition.Status == metav1.ConditionTrue
 		})
-		if cluster.Spec.Topology != nil || !configured || ptr.Deref(cluster.Spec.Paused, false) ||
+		if cluster.Spec.Topology.IsDefined() || !configured || ptr.Deref(cluster.Spec.Paused, false) ||
 			cluster.Spec.ControlPlaneRef.Kind != plan.KindControlPlane || !cluster.DeletionTimestamp.IsZero() {
 			continue
 		}

@@ -123,7 +123,7 @@ func (c *checker) topologies(ctx context.Context) ([]client.ObjectKey, error) {
 	}
 	var classes []client.ObjectKey
 	for _, cluster := range clusters.Items {
-		if key := cluster.ClassKey(); key.Name != "" && !slices.Contains(classes, key) {
+		if key := cluster.GetClassKey(); key.Name != "" && !slices.Contains(classes, key) {
 			classes = append(classes, key)
 		}
 	}

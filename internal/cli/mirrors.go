@@ -29,10 +29,7 @@ const (
 func (t target) addHosts(network *explain.Cluster) {
 	known := map[string]bool{}
 	for _, o := range t.bootstrap {
-		if o.Bootstrap() == nil {
-			continue
-		}
-		for _, h := range o.Bootstrap().Hosts {
+		for _, h := range kinds.Hosts(kinds.SpecOf(o)) {
 			if known[h.URL] || len(known) == maxHosts || h.Outside || !slices.Contains(t.settings.Options.Targets, h.Target) {
 				continue
 			}

@@ -204,11 +204,11 @@ func (p *pass) reconcileAll(
 
 // notes returns plan.Notes of an object that gets the proxy. A machine template that cannot be read has none.
 func (p *pass) notes(ctx context.Context, o reconcile.Object, decision plan.Decision) []finding.Finding {
-	if decision.Secret == "" || o.Bootstrap() == nil || o.IsOfMachine() {
+	if decision.Secret == "" || o.IsOfMachine() {
 		return nil
 	}
 	booted := plan.Booted{
-		Bootstrap: o.Bootstrap(), Targets: decision.Recipe.Targets, Options: p.options,
+		Spec: o.Spec, Own: kinds.SpecOf(o.BootstrapObject), Targets: decision.Recipe.Targets, Options: p.options,
 		Resolution: cmp.Or(decision.Resolution, &resolve.Resolution{}),
 	}
 	for _, ref := range o.Infrastructure() {

@@ -222,7 +222,7 @@ func TestNotes_AreOfObjectsThatGetTheProxy(t *testing.T) {
 	t.Parallel()
 	p, main := resolved(t)
 	o := reconcile.NewObject(&kinds.KubeadmControlPlane{Spec: kinds.KubeadmControlPlaneSpec{
-		KubeadmConfigSpec: &kinds.Bootstrap{BootCommands: 1},
+		KubeadmConfigSpec: kinds.Bootstrap{BootCommands: []string{"true"}},
 	}}, plan.KindControlPlane, false)
 	recipe := &patch.Recipe{Targets: contract.Targets()}
 	for name, test := range map[string]struct {

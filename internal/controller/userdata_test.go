@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -17,7 +18,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -83,12 +83,14 @@ func TestUserData_WarnsOfWhatCannotFit(t *testing.T) {
 			server := &provider{spec: test.spec}
 			c := &Controller{Config: Config{Memory: &world.Memory{Live: server, Mapper: server}}}
 			p := c.newPass(&kinds.Cluster{}, intent.ClusterOf(&kinds.Cluster{Spec: kinds.ClusterSpec{InfrastructureRef: kinds.Reference{Kind: test.cluster, Name: "c"}}}))
-			own := &kinds.Bootstrap{Spec: patch.Spec{Files: []patch.File{{Path: "/own", Content: strings.Repeat("x", test.file)}}}}
+			own := kinds.Bootstrap{Files: []bootstrapv1.File{{Path: "/own", Content: strings.Repeat("x", test.file)}}}
 			var object kinds.BootstrapObject
 			kind := plan.KindControlPlane
 			if test.pool != "" {
 				kind = plan.KindTemplate
-				object = &kinds.KubeadmConfigTemplate{Spec: &kinds.KubeadmConfigTemplateSpec{Template: &kinds.KubeadmConfigTemplateResource{Spec: own}}}
+				template := &kinds.KubeadmConfigTemplate{}
+				template.Spec.Template.Spec = own
+				object = template
 			} else {
 				controlPlane := &kinds.KubeadmControlPlane{Spec: kinds.KubeadmControlPlaneSpec{KubeadmConfigSpec: own}}
 				controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef = kinds.Reference{Kind: test.template, Name: test.template}

@@ -8,6 +8,7 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -87,12 +88,12 @@ func (g *generator) patch(it *template, pool intent.Pool) ([]byte, error) {
 	if t == nil {
 		return nil, nil
 	}
-	spec := t.Bootstrap().View()
+	spec := kinds.View(t)
 	decision, err := g.decide(spec, it, pool)
 	if err != nil {
 		return nil, err
 	}
-	at := t.Location()
+	at := kinds.Locate(t, it.object)
 	at.Alone = 0 // a hook leaves no spec empty
 	operations := patch.Operations(at, spec, decision.Edits)
 	if len(operations) == 0 {

@@ -61,7 +61,7 @@ func ClusterOf(cluster *kinds.Cluster) Cluster {
 		Provisioned:      ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false),
 		ControlPlaneKind: cluster.Spec.ControlPlaneRef.Kind,
 		ControlPlaneName: cluster.Spec.ControlPlaneRef.Name,
-		Topology:         cluster.Spec.Topology != nil,
+		Topology:         cluster.Spec.Topology.IsDefined(),
 		Enabled:          IsEnabled(cluster.Labels),
 		Unclear:          CheckLabel(cluster.Labels),
 		Paused:           annotated || ptr.Deref(cluster.Spec.Paused, false),

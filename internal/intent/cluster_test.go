@@ -26,7 +26,7 @@ func TestClusterOf_ReadsStates(t *testing.T) {
 		want   states
 	}{
 		"none":               {func(*kinds.Cluster) {}, states{}},
-		"a topology":         {func(c *kinds.Cluster) { c.Spec.Topology = &kinds.Topology{} }, states{topology: true}},
+		"a topology":         {func(c *kinds.Cluster) { c.Spec.Topology.ClassRef.Name = "class" }, states{topology: true}},
 		"enabled":            {label("true"), states{enabled: true}},
 		"disabled":           {label("false"), states{}},
 		"unclear":            {label("yes"), states{unclear: true}},

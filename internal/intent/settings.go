@@ -73,13 +73,11 @@ func SettingsOf(cluster *kinds.Cluster) (Settings, error) {
 // of spec.topology.workers, machineDeployments first.
 func SourceOf(cluster *kinds.Cluster) Source {
 	s, topology := Source{Annotations: cluster.Annotations}, cluster.Spec.Topology
-	if topology == nil {
+	if !topology.IsDefined() {
 		return s
 	}
 	s.Variable = valueOf(topology.Variables)
-	if topology.ControlPlane != nil {
-		s.ControlPlane = valueOf(topology.ControlPlane.Variables.Overrides)
-	}
+	s.ControlPlane = valueOf(topology.ControlPlane.Variables.Overrides)
 	for i := range topology.Workers.MachineDeployments {
 		pool := &topology.Workers.MachineDeployments[i]
 		s.Pools = append(s.Pools, PoolSource{
@@ -100,7 +98,7 @@ func SourceOf(cluster *kinds.Cluster) Source {
 func valueOf(variables []kinds.Variable) []byte {
 	for i := range variables {
 		if variables[i].Name == contract.VariableName {
-			return variables[i].Value
+			return variables[i].Value.Raw
 		}
 	}
 	return nil

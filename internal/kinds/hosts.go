@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 )
 
 // Host is a host that a bootstrap spec names. Public registries are none: the proxy reaches them.
-//
-// +kubebuilder:object:generate=false
 type Host struct {
 	// Place is the first one where the spec names the host.
 	Place finding.Place
@@ -113,15 +113,16 @@ func (w *walk) field(at finding.Place, name string, value any) {
 	}
 }
 
-// file reads a file whose content is neither encoded nor in a Secret.
-func (w *walk) file(at finding.Place, f *file) {
-	if f.view().Other || len(f.Content) > maxContent {
-		return
+// file reads a file whose content is neither encoded nor in a Secret. It reports whether it looks at the content.
+func (w *walk) file(at finding.Place, f *bootstrapv1.File) (reads bool) {
+	if fileOf(f).Other || len(f.Content) > maxContent {
+		return false
 	}
 	for _, p := range pulled {
 		if matches, _ := path.Match(p.path, path.Clean(f.Path)); !matches {
 			continue
 		}
+		reads = true
 		what := strings.ReplaceAll(p.what, "{}", path.Base(path.Dir(f.Path)))
 		h := Host{Place: at, What: what, Target: contract.TargetContainerd}
 		for _, match := range p.find.FindAllStringSubmatch(comment.ReplaceAllString(f.Content, ""), -1) {
@@ -129,6 +130,7 @@ func (w *walk) file(at finding.Place, f *file) {
 		}
 	}
 	if slices.Contains(w.reads, f.Path) {
+		reads = true
 		h := Host{Place: at, What: "issuer or webhook", Target: contract.TargetStaticPods, Outside: true}
 		for _, match := range asked.FindAllStringSubmatch(comment.ReplaceAllString(f.Content, ""), -1) {
 			if w.reads = append(w.reads, match[2]); strings.Contains(match[2], "://") {
@@ -136,18 +138,36 @@ func (w *walk) file(at finding.Place, f *file) {
 			}
 		}
 	}
+	return reads
 }
 
-// hostsOf returns the hosts that a bootstrap spec names.
-func hostsOf(members map[string]json.RawMessage, files []file) []Host {
-	var w walk
-	for _, name := range []string{"clusterConfiguration", "initConfiguration", "joinConfiguration"} {
+// spec reads a bootstrap spec. It returns the indexes of the files at whose contents it looks.
+func (w *walk) spec(spec *Bootstrap) (read map[int]bool) {
+	for _, part := range []struct {
+		name  string
+		value any
+	}{
+		{"clusterConfiguration", &spec.ClusterConfiguration},
+		{"initConfiguration", &spec.InitConfiguration},
+		{"joinConfiguration", &spec.JoinConfiguration},
+	} {
 		var value any
-		_ = Decode(members[name], &value) // the API server checks it
-		w.field(finding.Field(name), name, value)
+		if text, err := json.Marshal(part.value); err == nil {
+			_ = json.Unmarshal(text, &value)
+		}
+		w.field(finding.Field(part.name), part.name, value)
 	}
-	for i := range 2 * len(files) { // twice, because a file may name an earlier one
-		w.file(finding.Field("files").Index(i%len(files)), &files[i%len(files)])
+	read = map[int]bool{}
+	for n := range 2 * len(spec.Files) { // twice, because a file may name an earlier one
+		i := n % len(spec.Files)
+		read[i] = w.file(finding.Field("files").Index(i), &spec.Files[i]) || read[i]
 	}
+	return read
+}
+
+// Hosts returns the hosts that a bootstrap spec names.
+func Hosts(spec *Bootstrap) []Host {
+	var w walk
+	w.spec(spec)
 	return slices.DeleteFunc(w.hosts, func(h Host) bool { return w.own && h.Target == contract.TargetStaticPods })
 }

@@ -1,114 +1,67 @@
 package kinds
 
 import (
+	"encoding/json"
+	"path"
 	"strings"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// BootstrapObject is an object with a bootstrap spec.
-//
-// +kubebuilder:object:generate=false
-type BootstrapObject interface {
-	metav1.Object
-	runtime.Object
-	// Bootstrap returns the bootstrap spec, nil if the object has none.
-	Bootstrap() *Bootstrap
-	// Location returns where the bootstrap spec is in the object.
-	Location() patch.Location
-}
-
-// NewBootstrapObject returns an empty object of a kind: KubeadmControlPlane, KubeadmConfigTemplate, or else
-// KubeadmConfig.
-func NewBootstrapObject(kind string) BootstrapObject {
-	switch kind {
-	case "KubeadmControlPlane":
-		return &KubeadmControlPlane{}
-	case "KubeadmConfigTemplate":
-		return &KubeadmConfigTemplate{}
+// parentsOf returns the JSON pointers to the bootstrap spec of an object, and how many of the last ones an API server
+// does not accept empty: the others have other fields.
+func parentsOf(object any) (parents []string, alone int) {
+	switch object.(type) {
+	case *KubeadmControlPlane:
+		return []string{"/spec", "/spec/kubeadmConfigSpec"}, 1
+	case *KubeadmControlPlaneTemplate:
+		return []string{"/spec", "/spec/template", "/spec/template/spec", "/spec/template/spec/kubeadmConfigSpec"}, 1
+	case *KubeadmConfigTemplate:
+		return []string{"/spec", "/spec/template", "/spec/template/spec"}, 3
 	default:
-		return &KubeadmConfig{}
+		return []string{"/spec"}, 1
 	}
 }
 
-// Bootstrap implements BootstrapObject.
-func (o *KubeadmControlPlane) Bootstrap() *Bootstrap { return o.Spec.KubeadmConfigSpec }
-
-// Location implements BootstrapObject. An API server requires other fields of spec.
-func (o *KubeadmControlPlane) Location() patch.Location {
-	return locate(o.APIVersion, o.Bootstrap(), "/spec", "/spec/kubeadmConfigSpec").in(1)
+// PathOf returns the names of the fields from an object to its bootstrap spec.
+func PathOf(object BootstrapObject) []string {
+	parents, _ := parentsOf(object)
+	return strings.Split(parents[len(parents)-1], "/")[1:]
 }
 
-// Bootstrap implements BootstrapObject.
-func (o *KubeadmControlPlaneTemplate) Bootstrap() *Bootstrap {
-	if o.Spec == nil || o.Spec.Template == nil || o.Spec.Template.Spec == nil {
-		return nil
+// Locate returns where the bootstrap spec is in an object. text is the object in JSON; without it, the API server may
+// have fields that object lacks.
+func Locate(object BootstrapObject, text []byte) patch.Location {
+	at := patch.Location{Decoded: text == nil}
+	if text == nil {
+		text, _ = json.Marshal(object) // the types of an API can be encoded
 	}
-	return o.Spec.Template.Spec.KubeadmConfigSpec
-}
-
-// Location implements BootstrapObject. The parents have other fields.
-func (o *KubeadmControlPlaneTemplate) Location() patch.Location {
-	at := locate(o.APIVersion, o.Bootstrap(), "/spec", "/spec/template", "/spec/template/spec",
-		"/spec/template/spec/kubeadmConfigSpec")
-	switch {
-	case o.Spec == nil:
-		at.Missing = 4
-	case o.Spec.Template == nil:
-		at.Missing = 3
-	case o.Spec.Template.Spec == nil:
-		at.Missing = 2
+	parents, most := parentsOf(object)
+	at.Parents = parents
+	holds := make([]int, len(parents)) // how many fields the parents have
+	members := map[string]json.RawMessage{}
+	_ = Decode(text, &members)
+	for i, parent := range parents {
+		field := members[path.Base(parent)]
+		if members = nil; len(field) == 0 || string(field) == "null" {
+			at.Missing = len(parents) - i
+			return at
+		}
+		_ = Decode(field, &members)
+		holds[i] = len(members)
 	}
-	return at.in(1)
-}
-
-// Bootstrap implements BootstrapObject.
-func (o *KubeadmConfigTemplate) Bootstrap() *Bootstrap {
-	if o.Spec == nil || o.Spec.Template == nil {
-		return nil
+	lists := 0
+	for _, list := range []patch.List{patch.ListFiles, patch.ListPre, patch.ListPost} {
+		var entries []json.RawMessage
+		_ = Decode(members[string(list)], &entries)
+		lists += min(len(entries), 1)
 	}
-	return o.Spec.Template.Spec
-}
-
-// Location implements BootstrapObject.
-func (o *KubeadmConfigTemplate) Location() patch.Location {
-	at := locate(o.APIVersion, o.Bootstrap(), "/spec", "/spec/template", "/spec/template/spec")
-	switch {
-	case o.Spec == nil:
-		at.Missing = 3
-	case o.Spec.Template == nil:
-		at.Missing = 2
-	case bool(o.Spec.Template.Metadata):
-		return at.in(1)
+	// In v1beta1, parents may be empty, and some are required.
+	if isOlder(object.GetObjectKind().GroupVersionKind().GroupVersion().String()) || holds[len(parents)-1] != lists {
+		return at
 	}
-	return at.in(3)
-}
-
-// Bootstrap implements BootstrapObject.
-func (o *KubeadmConfig) Bootstrap() *Bootstrap { return o.Spec }
-
-// Location implements BootstrapObject.
-func (o *KubeadmConfig) Location() patch.Location { return locate(o.APIVersion, o.Spec, "/spec").in(1) }
-
-type location patch.Location
-
-// locate returns the location of a bootstrap spec with its parents.
-func locate(apiVersion string, b *Bootstrap, parents ...string) location {
-	at := location{Parents: parents}
-	switch {
-	case b == nil:
-		at.Missing = 1
-	case b.Alone && !strings.HasSuffix(apiVersion, "/v1beta1"): // there, parents may be empty, and some are required
-		at.Alone = len(parents)
+	for at.Alone = 1; at.Alone < most && holds[len(parents)-1-at.Alone] == 1; {
+		at.Alone++
 	}
 	return at
-}
-
-// in returns the location if at most some of the last parents hold nothing but the next one.
-func (at location) in(parents int) patch.Location {
-	at.Alone = min(at.Alone, parents)
-	return patch.Location(at)
 }

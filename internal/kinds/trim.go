@@ -12,9 +12,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// Trim removes values from an object before a cache keeps it: contents of files that decisions do not compare, values
-// of other variables, conditions of others, and metadata that is never read. It has the form of a
-// transform of a cache.
+// Trim removes values from an object before a cache keeps it: contents of files that no rule reads, values of other
+// variables, conditions of others, and metadata that is never read. It has the form of a transform of a cache.
 func Trim(object any) (any, error) {
 	if o, ok := object.(metav1.Object); ok {
 		trimMetadata(o)
@@ -23,18 +22,17 @@ func Trim(object any) (any, error) {
 	case *Cluster:
 		o.Status.Conditions = conditions(o.Status.Conditions, contract.ConditionProxyConfigured,
 			contract.ConditionProxyPublished, clusterv1.ClusterTopologyReconciledCondition)
-		o.Spec.Topology.trim()
+		trimTopology(&o.Spec.Topology)
 	case *KubeadmControlPlane:
 		o.Status.Conditions = conditions(o.Status.Conditions, append(rollConditions(), clusterv1.PausedCondition)...)
 		for i := range o.Status.Conditions {
 			o.Status.Conditions[i].Message = ""
 		}
-		o.Bootstrap().trim()
-	case *KubeadmConfigTemplate:
-		o.Bootstrap().trim()
 	case *KubeadmConfig:
 		o.Status.Conditions = conditions(o.Status.Conditions, bootstrapv1.KubeadmConfigDataSecretAvailableCondition)
-		o.Bootstrap().trim()
+	}
+	if spec := SpecOf(object); spec != nil {
+		trimFiles(spec)
 	}
 	return object, nil
 }
@@ -45,14 +43,8 @@ func trimMetadata(o metav1.Object) {
 	delete(o.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 }
 
-func (t *Topology) trim() {
-	if t == nil {
-		return
-	}
-	lists := [][]Variable{t.Variables}
-	if t.ControlPlane != nil {
-		lists = append(lists, t.ControlPlane.Variables.Overrides)
-	}
+func trimTopology(t *Topology) {
+	lists := [][]Variable{t.Variables, t.ControlPlane.Variables.Overrides}
 	for i := range t.Workers.MachineDeployments {
 		lists = append(lists, t.Workers.MachineDeployments[i].Variables.Overrides)
 	}
@@ -62,20 +54,18 @@ func (t *Topology) trim() {
 	for _, list := range lists {
 		for i := range list {
 			if list[i].Name != contract.VariableName {
-				list[i].Value = nil
+				list[i].Value.Raw = nil
 			}
 		}
 	}
 }
 
-func (b *Bootstrap) trim() {
-	if b == nil {
-		return
-	}
-	for i := range b.Files {
-		f := &b.Files[i]
-		if !patch.IsManagedFile(*f) && !patch.ReadsContent(*f) {
-			f.Dropped, f.Content = patch.FileSize(b.Format, *f), ""
+func trimFiles(spec *Bootstrap) {
+	read := new(walk).spec(spec)
+	for i := range spec.Files {
+		f := fileOf(&spec.Files[i])
+		if !read[i] && !patch.IsManagedFile(f) && !patch.ReadsContent(f) {
+			spec.Files[i].Content = patch.Filler(string(spec.Format), f)
 		}
 	}
 }

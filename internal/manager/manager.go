@@ -153,7 +153,7 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	}
 	var workloads clustercache.ClusterCache
 	if o.NodeImage != "" {
-		if workloads, err = workload.SetupWithManager(ctx, mgr, mgr.GetAPIReader(), o.scope(), o.Namespace); err != nil {
+		if workloads, err = workload.SetupWithManager(ctx, mgr, mgr.GetAPIReader(), o.scope()); err != nil {
 			return err
 		}
 	}

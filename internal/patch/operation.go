@@ -25,6 +25,8 @@ type Location struct {
 	// Alone is how many of the last Parents hold only the three lists or the next parent, and are removed when the
 	// lists are empty. The API server accepts none of them empty.
 	Alone int
+	// Decoded reports that the object was decoded: what it lacks may hold fields that the caller's types do not know.
+	Decoded bool
 }
 
 // Operations converts edits of spec at a location to a JSON patch. It compares the lists before and after the edits: a
@@ -36,10 +38,14 @@ func Operations(at Location, spec Spec, edits []Edit) []Operation {
 		return nil
 	}
 	root, missing := at.Parents[len(at.Parents)-1], at.Parents[len(at.Parents)-at.Missing:]
-	operations := make([]Operation, 0, len(missing)+len(edits))
+	operations := make([]Operation, 0, 1+len(missing)+len(edits))
+	if at.Decoded && at.Missing > 0 {
+		operations = append(operations, IsAbsent(missing[0]))
+	}
 	for _, parent := range missing {
 		operations = append(operations, Operation{Op: "add", Path: parent, Value: struct{}{}})
 	}
+	none := len(operations)
 	left := 0
 	for _, list := range []struct {
 		name  List
@@ -63,12 +69,17 @@ func Operations(at Location, spec Spec, edits []Edit) []Operation {
 		}
 	}
 	switch {
-	case len(operations) == len(missing):
+	case len(operations) == none:
 		return nil
 	case left == 0:
-		return append(operations[len(missing):], removal(at)...)
+		return append(operations[none:], removal(at)...)
 	}
 	return operations
+}
+
+// IsAbsent returns the operation that fails if there is a field. For the library of the API server, null is absent.
+func IsAbsent(path string) Operation {
+	return Operation{Op: "test", Path: path, Value: json.RawMessage("null")}
 }
 
 // appendEntries appends the operations of the edits of a list.

@@ -327,27 +327,24 @@ func TestEnsure_KeepsToTheLimitsOfTheAPI(t *testing.T) {
 func TestUnsupported_NamesWindowsNodesAndOtherFormats(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ spec, want string }{
-		"a drive letter":    {"files: [{path: 'c:/k/azure.json'}]", "for Windows nodes (a file path with a drive letter, c:/k/azure.json)"},
-		"a named pipe":      {"joinConfiguration: {nodeRegistration: {criSocket: 'npipe:////./pipe/containerd-containerd'}}", "for Windows nodes (criSocket npipe:////./pipe/containerd-containerd)"},
-		"v1beta1 arguments": {"joinConfiguration: {nodeRegistration: {kubeletExtraArgs: {windows-priorityclass: HIGH}}}", "for Windows nodes (kubelet argument windows-priorityclass)"},
-		"v1beta2 arguments": {"joinConfiguration: {nodeRegistration: {kubeletExtraArgs: [{name: node-labels, value: kubernetes.io/os=windows}]}}", "for Windows nodes (kubelet argument node-labels)"},
-		"a Linux node":      {"files: [{path: /c:/x}]", ""},
-		"cloud-config":      {"format: cloud-config", ""},
-		"ignition":          {"format: ignition", ""},
-		"an empty format":   {"format: ''", ""},
-		"bottlerocket":      {"format: bottlerocket", `of format "bottlerocket", not cloud-config or ignition,`},
-		"another case":      {"format: Ignition", `of format "Ignition", not cloud-config or ignition,`},
-		"a rude format":     {`format: "a\n\"'$(b){{ %s ` + strings.Repeat("x", 5000) + `"`, `of format "a\n\"'$(b){{ %s ` + strings.Repeat("x", 26) + `", not cloud-config or ignition,`},
-		"Windows first":     {"{format: bottlerocket, files: [{path: 'c:/a'}]}", "for Windows nodes (a file path with a drive letter, c:/a)"},
+		"a drive letter":   {"files: [{path: 'c:/k/azure.json'}]", "for Windows nodes (a file path with a drive letter, c:/k/azure.json)"},
+		"a named pipe":     {"joinConfiguration: {nodeRegistration: {criSocket: 'npipe:////./pipe/containerd-containerd'}}", "for Windows nodes (criSocket npipe:////./pipe/containerd-containerd)"},
+		"an argument":      {"joinConfiguration: {nodeRegistration: {kubeletExtraArgs: [{name: windows-priorityclass, value: HIGH}]}}", "for Windows nodes (kubelet argument windows-priorityclass)"},
+		"another argument": {"joinConfiguration: {nodeRegistration: {kubeletExtraArgs: [{name: node-labels, value: kubernetes.io/os=windows}]}}", "for Windows nodes (kubelet argument node-labels)"},
+		"a Linux node":     {"files: [{path: /c:/x}]", ""},
+		"cloud-config":     {"format: cloud-config", ""},
+		"ignition":         {"format: ignition", ""},
+		"an empty format":  {"format: ''", ""},
+		"bottlerocket":     {"format: bottlerocket", `of format "bottlerocket", not cloud-config or ignition,`},
+		"another case":     {"format: Ignition", `of format "Ignition", not cloud-config or ignition,`},
+		"a rude format":    {`format: "a\n\"'$(b){{ %s ` + strings.Repeat("x", 5000) + `"`, `of format "a\n\"'$(b){{ %s ` + strings.Repeat("x", 26) + `", not cloud-config or ignition,`},
+		"Windows first":    {"{format: bottlerocket, files: [{path: 'c:/a'}]}", "for Windows nodes (a file path with a drive letter, c:/a)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := parse(t, test.spec)
 			if got := patch.Unsupported(api.Spec(d)); got != test.want {
 				t.Errorf("from a manifest %q, want %q", got, test.want)
-			}
-			if strings.HasPrefix(name, "v1beta1") {
-				return // the typed view is v1beta2
 			}
 			typed := typed(t, d)
 			if got := patch.Unsupported(api.Spec(&typed)); got != test.want {

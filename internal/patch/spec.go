@@ -21,15 +21,13 @@ type SecretKey struct {
 // File is one entry of files, as far as decisions about it need.
 type File struct {
 	Path, Owner, Permissions string
-	// Content is the inline content, in the encoding of the API that Encoding names, "" for none. A caller may leave it
-	// empty for a file that is not managed and for which ReadsContent is false.
+	// Content is the inline content, in the encoding of the API that Encoding names, "" for none. A caller may have
+	// Filler in its place for a file that is not managed and for which ReadsContent is false.
 	Content, Encoding string
 	// ContentFrom is set instead of Content for a file that comes from a Secret.
 	ContentFrom SecretKey
 	// Other is set if the entry has fields beyond those above. Managed files never have one.
 	Other bool
-	// Dropped is the FileSize of a file whose content a cache has dropped, else 0. Managed files never have it.
-	Dropped int
 }
 
 // Spec is the view of a bootstrap spec (KubeadmConfigSpec) on which decisions are made.

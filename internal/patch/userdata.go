@@ -54,8 +54,6 @@ func FileSize(format string, f File) int {
 		size += len("    owner: \n    permissions: ''\n")
 	}
 	switch {
-	case f.Dropped > 0:
-		return f.Dropped
 	case bootstrapv1.Format(format) != bootstrapv1.Ignition:
 		return size + len(f.Content) + len("      ")*(1+strings.Count(f.Content, "\n"))
 	case f.Other: // Ignition has the content of base64
@@ -67,4 +65,16 @@ func FileSize(format string, f File) int {
 		}
 	}
 	return size + len(f.Content)
+}
+
+var filler = strings.Repeat("x", 128<<10) //nolint:gochecknoglobals // a constant
+
+// Filler returns what a cache keeps in place of a content: it has the same FileSize, as far as limits of user data depend
+// on it, and takes no memory, as all share one string. ReadsContent is false for it.
+func Filler(format string, f File) string {
+	size := len(f.Content)
+	if bootstrapv1.Format(format) != bootstrapv1.Ignition || !f.Other {
+		size = FileSize(format, f) - FileSize(format, File{Path: f.Path, Owner: f.Owner, Permissions: f.Permissions})
+	}
+	return filler[:min(size, len(filler))]
 }

@@ -131,7 +131,7 @@ func TestUserData_IsALowerBound(t *testing.T) {
 			dropped := spec
 			dropped.Files = nil
 			for _, f := range spec.Files {
-				f.Dropped, f.Content = patch.FileSize(spec.Format, f), ""
+				f.Content = patch.Filler(spec.Format, f)
 				dropped.Files = append(dropped.Files, f)
 			}
 			plan, err := patch.Ensure(dropped, r)

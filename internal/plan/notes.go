@@ -30,8 +30,10 @@ const (
 // Booted is a bootstrap spec that gets the proxy, with the targets of its recipe, the options of its Cluster, its
 // settings (the zero value if they are not known), and what its machine template says.
 type Booted struct {
-	*kinds.Bootstrap
+	patch.Spec
 
+	// Own is the whole spec.
+	Own        *kinds.Bootstrap
 	Targets    []contract.Target
 	Options    intent.Options
 	Resolution *resolve.Resolution
@@ -64,7 +66,7 @@ var rules = []struct { //nolint:gochecknoglobals // a constant
 	{
 		CodeBootCommands, "run before files are written, and have no proxy", "use preKubeadmCommands for what needs it",
 		func(b Booted, add func(finding.Place, string)) {
-			if b.BootCommands > 0 && b.gets(contract.TargetCommands) {
+			if len(b.Own.BootCommands) > 0 && b.gets(contract.TargetCommands) {
 				add(finding.Field("bootCommands"), "they")
 			}
 		},
@@ -132,7 +134,7 @@ func (b Booted) gets(t contract.Target) bool { return slices.Contains(b.Targets,
 // eachProxied adds the chosen ones of the hosts that are no destinations of NO_PROXY. asks reports whether the client
 // of a host has the proxy, private whether the host is a private address.
 func (b Booted) eachProxied(add func(finding.Place, string), chosen func(h kinds.Host, asks, private bool) bool) {
-	for _, h := range b.Hosts {
+	for _, h := range kinds.Hosts(b.Own) {
 		asks := b.gets(h.Target) && (h.Target != contract.TargetStaticPods || b.Resolution.AsksNodes(b.Options))
 		name, proxied := b.Resolution.IsProxied(h.URL)
 		address, err := netip.ParseAddrPort(name)

@@ -70,11 +70,7 @@ func (s *server) running() client.Client {
 		t.Fatal(err)
 	}
 	stored := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithStatusSubresource(&clusterv1.Cluster{}).WithObjects(objects...)
-	shown, err := api.NewClient(interceptor.NewClient(stored.Build(), s.funcs()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return shown
+	return api.NewClient(interceptor.NewClient(stored.Build(), s.funcs()))
 }
 
 // server is an API server that fails for a write that is no dry run. It carries out all changes but the last.

@@ -11,6 +11,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -35,7 +36,7 @@ func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.A
 	case !object.asked.GetDeletionTimestamp().IsZero(), plan.IsTopologyOwned(object.asked.GetLabels()):
 		return answer{}, nil
 	case kind == plan.KindConfig &&
-		(object.ofControlPlane() || object.created && patch.IsPatched(object.asked.Bootstrap().View())):
+		(object.ofControlPlane() || object.created && patch.IsPatched(kinds.View(object.asked.BootstrapObject))):
 		return answer{}, nil // a KubeadmConfig that is cloned from a patched template is as it should be
 	case kind == plan.KindConfig && !object.created && (object.hasOwner("Machine") || object.hasOwner("MachineSet")):
 		return answer{}, nil // Cluster API is at work on it
@@ -90,12 +91,12 @@ func (a *ownedWrite) decide(ctx context.Context) (plan.Decision, error) {
 	}
 	object := plan.Object{
 		Kind: a.kind, Name: a.String(), Labels: a.asked.GetLabels(), Annotations: a.asked.GetAnnotations(),
-		Spec: a.asked.Bootstrap().View(), Pools: a.found.pools, Foreign: a.found.foreign,
+		Spec: kinds.View(a.asked.BootstrapObject), Pools: a.found.pools, Foreign: a.found.foreign,
 		OfMachine: a.hasOwner("Machine") || a.hasOwner("MachineSet"),
 		Running:   a.isRunning(), Busy: a.isBusy(),
 		Rolls: a.rolling,
 		Write: &plan.Write{
-			Stored: a.stored.Bootstrap().View(), Annotations: a.stored.GetAnnotations(), Creates: a.created,
+			Stored: kinds.View(a.stored.BootstrapObject), Annotations: a.stored.GetAnnotations(), Creates: a.created,
 		},
 	}
 	decision, err := plan.Decide(object, want, facts{a, ctx})
@@ -151,7 +152,7 @@ func (a *ownedWrite) answer(ctx context.Context, decision plan.Decision) answer 
 	for _, found := range intent.CheckBootstrap(a.asked.GetAnnotations()) {
 		warnings = append(warnings, contract.Name+": "+found.String())
 	}
-	operations := append(patch.Operations(a.asked.Location(), a.asked.Bootstrap().View(), decision.Edits),
+	operations := append(patch.Operations(kinds.Locate(a.asked.BootstrapObject, a.asked.text), kinds.View(a.asked.BootstrapObject), decision.Edits),
 		plan.AnnotationOperations(a.asked.GetAnnotations(), decision.Annotations)...)
 	if len(operations) > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Patching at admission", "edits", len(decision.Edits))

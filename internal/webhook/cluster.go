@@ -63,7 +63,7 @@ type decision struct {
 // decideCluster decides about the annotations of a topology in a write that changes the Cluster stored to asked.
 // Annotations that it does not return stay as the write has them.
 func decideCluster(stored, asked *kinds.Cluster) decision {
-	if stored.Spec.Topology == nil || asked.Spec.Topology == nil || !asked.DeletionTimestamp.IsZero() {
+	if !stored.Spec.Topology.IsDefined() || !asked.Spec.Topology.IsDefined() || !asked.DeletionTimestamp.IsZero() {
 		return decision{}
 	}
 	d := decision{annotations: map[string]string{contract.AnnotationEnabledBefore: ""}}

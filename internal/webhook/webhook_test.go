@@ -218,7 +218,7 @@ func TestAdmission_AdmitsOtherWritesUnchanged(t *testing.T) {
 		"of a Cluster without label": {cluster: func(c *kinds.Cluster) { c.Labels = nil }, reads: true},
 		"of a paused Cluster":        {cluster: func(c *kinds.Cluster) { c.Spec.Paused = new(true) }, reads: true},
 		"of a Cluster with a class": {cluster: func(c *kinds.Cluster) {
-			c.Spec.Topology = &kinds.Topology{ClassRef: kinds.ClassRef{Name: "class"}}
+			c.Spec.Topology.ClassRef.Name = "class"
 		}, reads: true},
 		"of an object that the Cluster does not refer to": {
 			metadata: `,"labels":{"cluster.x-k8s.io/cluster-name":"one"}`, cluster: func(

@@ -164,7 +164,7 @@ func secretNames(object client.Object) []string {
 // topologyOf returns the values of IndexTopology.
 func topologyOf(object client.Object) []string {
 	template, ok := object.(*kinds.KubeadmConfigTemplate)
-	if !ok || !plan.IsTopologyOwned(template.Labels) || !patch.IsPatched(template.Bootstrap().View()) {
+	if !ok || !plan.IsTopologyOwned(template.Labels) || !patch.IsPatched(kinds.View(template)) {
 		return nil
 	}
 	return labelIndex(clusterv1.ClusterNameLabel)(template)
@@ -176,7 +176,7 @@ func PatchedFor(object client.Object) []string {
 	if !ok {
 		return nil
 	}
-	spec := template.Bootstrap().View()
+	spec := kinds.View(template)
 	if !patch.IsPatched(spec) || plan.IsTopologyOwned(template.Labels) {
 		return nil
 	}

@@ -1,5 +1,4 @@
-// Package api lets tests use Cluster API's own types, as its users and controllers do, against code that reads package
-// kinds.
+// Package api lets tests use objects as their users and controllers write them.
 package api
 
 import (
@@ -59,4 +58,4 @@ func As[T any](object any) *T {
 }
 
 // Spec returns the view of a bootstrap spec, of Cluster API's own type or decoded from JSON without one.
-func Spec(object any) patch.Spec { return As[kinds.Bootstrap](object).View() }
+func Spec(object any) patch.Spec { return kinds.ViewOf(As[kinds.Bootstrap](object)) }

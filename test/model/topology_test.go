@@ -17,7 +17,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/sequence"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
@@ -106,7 +105,7 @@ func (w *model) reconcilesTopology() {
 	if live.Spec.Topology.ClassRef.Name == "" || live.Spec.Paused != nil && *live.Spec.Paused {
 		return
 	}
-	cluster := api.As[kinds.Cluster](live)
+	cluster := live
 	asks, err := intent.SettingsOf(cluster)
 	if err != nil || intent.CheckTopologyLabel(cluster.Labels, cluster.Annotations) != nil {
 		return // the hook refuses
@@ -122,8 +121,8 @@ func (w *model) reconcilesTopology() {
 	template.Spec.Template.Spec = *w.own[w.keyOf(template)].DeepCopy()
 	if intent.IsEnabledAt(cluster.Labels, cluster.Annotations, cluster.Spec.Topology.Version) {
 		want := plan.Want{Cluster: prod, Enabled: true, Options: asks.Options}
-		w.hook(controlPlane, api.As[kinds.KubeadmControlPlane](controlPlane), plan.Object{Kind: plan.KindControlPlane}, want)
-		w.hook(template, api.As[kinds.KubeadmConfigTemplate](template), plan.Object{
+		w.hook(controlPlane, plan.Object{Kind: plan.KindControlPlane}, want)
+		w.hook(template, plan.Object{
 			Kind: plan.KindTemplate, Pools: []plan.Pool{plan.TopologyPool(asks.Pools[0])},
 		}, want)
 	}
@@ -136,11 +135,11 @@ func (w *model) reconcilesTopology() {
 }
 
 // hook adds what the topology hook adds to an object.
-func (w *model) hook(object client.Object, view kinds.BootstrapObject, asked plan.Object, want plan.Want) {
-	asked.Hooked, asked.Spec = true, view.Bootstrap().View()
+func (w *model) hook(object client.Object, asked plan.Object, want plan.Want) {
+	asked.Hooked, asked.Spec = true, kinds.View(object)
 	decision, err := plan.Decide(asked, want, noFacts{})
 	must(err)
-	data, err := patch.EncodePatch(patch.Operations(view.Location(), asked.Spec, decision.Edits))
+	data, err := patch.EncodePatch(patch.Operations(kinds.Locate(object, nil), asked.Spec, decision.Edits))
 	must(err)
 	operations, err := jsonpatch.DecodePatch(data)
 	must(err)

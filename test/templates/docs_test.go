@@ -72,7 +72,7 @@ func TestDocs_ExamplesWork(t *testing.T) {
 	if diff := cmp.Diff(want, settings.Pools); diff != "" {
 		t.Errorf("pools (-want +got):\n%s", diff)
 	}
-	variable, err := intent.ParseVariable(cluster.Spec.Topology.Variables[0].Value)
+	variable, err := intent.ParseVariable(cluster.Spec.Topology.Variables[0].Value.Raw)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func TestLagging_StaysCurrentAfterAnUpdateInPlace(t *testing.T) {
 			OwnerReferences: []metav1.OwnerReference{{Kind: "Machine", Name: "m", Controller: new(true)}},
 			Annotations:     map[string]string{contract.AnnotationUpdatedAt: test.updated},
 		}}
-		config.Spec = &kinds.Bootstrap{Spec: patch.Spec{PreKubeadmCommands: recipe.First}}
+		config.Spec.PreKubeadmCommands = recipe.First
 		o := Reconciled{Object: Object{BootstrapObject: &kinds.KubeadmConfigTemplate{}, Kind: plan.KindTemplate}, Recipe: &recipe}
 		got := lagging(&world.Memory{}, []*kinds.KubeadmConfig{config}, o, "MachineDeployment", "md", test.changed)
 		if len(got.Machines) != test.behind {

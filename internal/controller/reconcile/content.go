@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -90,7 +91,7 @@ func (s *Secrets) nudge(ctx context.Context, secret *corev1.Secret) error {
 		config := &configs[i]
 		waits := config.Status.DataSecretName == "" && config.DeletionTimestamp.IsZero() &&
 			!config.CreationTimestamp.After(since) && config.Annotations[contract.AnnotationNudge] != token
-		if !waits || !refersTo(config.Bootstrap().View(), secret.Name) {
+		if !waits || !refersTo(kinds.View(config), secret.Name) {
 			continue
 		}
 		data, err := json.Marshal(map[string]any{

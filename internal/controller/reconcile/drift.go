@@ -64,7 +64,7 @@ func (t *Topology) Finish(ctx context.Context, objects []Reconciled, drifts map[
 		return out, fmt.Errorf("listing KubeadmConfigTemplates: %w", err)
 	}
 	for i := range templates.Items {
-		t.Secrets.Keep(patch.References(templates.Items[i].Bootstrap().View())...)
+		t.Secrets.Keep(patch.References(kinds.View(&templates.Items[i]))...)
 	}
 	want := map[string]string{contract.AnnotationEnabledBefore: ""}
 	if freeze, frozen := intent.FreezeOf(t.Cluster.Annotations); frozen &&
@@ -132,7 +132,7 @@ func (t *Topology) reportDrifts(out *report.Outcome, drifts map[Drift][]string) 
 		out.LookAgain(left)
 		return
 	}
-	class := t.Cluster.ClassKey()
+	class := t.Cluster.GetClassKey()
 	out.Add(contract.ReasonTemplateNotSupported,
 		"the topology controller did not patch %s; the last item of spec.patches of ClusterClass %s must be {name: %s, "+
 			"external: {%s}}",
@@ -156,7 +156,7 @@ const (
 // reportCause reports why the topology controller has not done its work: its ClusterClass is not ready, for example
 // because no ExtensionConfig registers the handlers, or what its own condition says.
 func (t *Topology) reportCause(ctx context.Context, out *report.Outcome) error {
-	class, key := &kinds.ClusterClass{}, t.Cluster.ClassKey()
+	class, key := &kinds.ClusterClass{}, t.Cluster.GetClassKey()
 	out.LookAgain(causeDelay)
 	switch err := t.Writer.Live.Get(ctx, key, class); {
 	case apierrors.IsNotFound(err):

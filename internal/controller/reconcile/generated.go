@@ -281,7 +281,7 @@ func (s *Secrets) Clean(ctx context.Context) error {
 	}
 	for i := range configs {
 		if configs[i].Status.DataSecretName == "" { // it has no bootstrap data yet
-			s.Keep(patch.References(configs[i].Bootstrap().View())...)
+			s.Keep(patch.References(kinds.View(&configs[i]))...)
 		}
 	}
 	for i := range secrets {

@@ -178,7 +178,7 @@ func TestNudge_WakesWhoWaitsForTheSecret(t *testing.T) {
 		"that is nudged":                  {func(c *kinds.KubeadmConfig) { c.Annotations = map[string]string{contract.AnnotationNudge: "uid"} }, nil, ""},
 		"that is nudged before a change":  {func(c *kinds.KubeadmConfig) { c.Annotations = map[string]string{contract.AnnotationNudge: "uid"} }, changed, "uid/2026-01-01T12:00:00Z"},
 		"that waits for another":          {func(c *kinds.KubeadmConfig) { c.Spec = referring("b") }, nil, ""},
-		"that refers to none":             {func(c *kinds.KubeadmConfig) { c.Spec = nil }, nil, ""},
+		"that refers to none":             {func(c *kinds.KubeadmConfig) { c.Spec.Files = nil }, nil, ""},
 		"of another Cluster with a label": {func(c *kinds.KubeadmConfig) { c.Labels[clusterv1.ClusterNameLabel] = "two" }, nil, ""},
 	} {
 		config, secret := configOf("m"), generated("a")

@@ -100,8 +100,7 @@ type Reconciled struct {
 // Infrastructure returns what the Machines of o are created from.
 func (o Object) Infrastructure() (from []kinds.Reference) {
 	if controlPlane, ok := o.BootstrapObject.(*kinds.KubeadmControlPlane); ok {
-		of := controlPlane.Spec.MachineTemplate
-		from = append(from, of.InfrastructureRef, of.Spec.InfrastructureRef)
+		from = append(from, controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef)
 	}
 	for _, p := range o.Pools {
 		from = append(from, p.Infrastructure)
@@ -249,7 +248,7 @@ func (r Reader) bootstrapOf(ctx context.Context, namespace string, p plan.Pool,
 
 // NewObject returns an object of a kind. running is Object.Running.
 func NewObject(object kinds.BootstrapObject, kind string, running bool) Object {
-	return Object{BootstrapObject: object, Kind: kind, Spec: object.Bootstrap().View(), Running: running}
+	return Object{BootstrapObject: object, Kind: kind, Spec: kinds.View(object), Running: running}
 }
 
 // ForeignUser returns a pool of another Cluster that uses the template too, or nil.

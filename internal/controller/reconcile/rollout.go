@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -146,7 +147,7 @@ func lagging(memory *world.Memory, configs []*kinds.KubeadmConfig, o Reconciled,
 	for _, config := range configs {
 		at := memory.FirstMade(config.UID, madeAt(config))
 		update := plan.UpdateOf(config.Annotations)
-		lag := plan.LagOf(config.Bootstrap().View(), *o.Recipe, at, update, changed)
+		lag := plan.LagOf(kinds.View(config), *o.Recipe, at, update, changed)
 		// Cluster API writes the new spec before an extension has changed the Machine.
 		_, updating := config.Annotations[clusterv1.UpdateInProgressAnnotation]
 		if updating && lag == status.Current {
@@ -233,32 +234,33 @@ func (r *Rollouts) rollOut(ctx context.Context, p Pass, group behind) (bool, err
 // in the topology any more, or the time is already set and will reach the object.
 func (r *Rollouts) topologyRollout(cluster *kinds.Cluster, group behind, object client.Object) any {
 	spec := cluster.Spec.Topology
-	if spec == nil {
+	if !spec.IsDefined() {
 		return nil
 	}
-	var rollout *kinds.Rollout
-	if spec.ControlPlane != nil {
-		rollout = spec.ControlPlane.Rollout
-	}
+	after := spec.ControlPlane.Rollout.After
+	isZero := func(value any) bool { return reflect.ValueOf(value).IsZero() }
 	parents := []string{"/spec/topology/controlPlane", "/spec/topology/controlPlane/rollout"}
-	exist := []bool{spec.ControlPlane != nil, rollout != nil}
+	exist := []bool{!isZero(spec.ControlPlane), !isZero(spec.ControlPlane.Rollout)}
 	if group.Kind == intent.KindMachineDeployment {
 		name := object.GetLabels()[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
 		i := slices.IndexFunc(spec.Workers.MachineDeployments,
-			func(p kinds.TopologyMachineDeployment) bool { return p.Name == name })
+			func(p clusterv1.MachineDeploymentTopology) bool { return p.Name == name })
 		if i < 0 {
 			return nil
 		}
-		rollout = spec.Workers.MachineDeployments[i].Rollout
+		after = spec.Workers.MachineDeployments[i].Rollout.After
 		parents, exist = []string{fmt.Sprintf("/spec/topology/workers/machineDeployments/%d/rollout", i)},
-			[]bool{rollout != nil}
+			[]bool{!isZero(spec.Workers.MachineDeployments[i].Rollout)}
 	}
-	if !plan.Replaces(group.replaceable, rollout.Time()) {
+	if !plan.Replaces(group.replaceable, after.Time) {
 		return nil
 	}
 	operations := []patch.Operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: cluster.ResourceVersion}}
 	for i, parent := range parents {
 		if !exist[i] {
+			if i == 0 || exist[i-1] {
+				operations = append(operations, patch.IsAbsent(parent))
+			}
 			operations = append(operations, patch.Operation{Op: "add", Path: parent, Value: struct{}{}})
 		}
 	}

@@ -71,7 +71,7 @@ func TestFollow_CountsTheMachinesThatAreBehind(t *testing.T) {
 	controlPlane := of(clusterv1.MachineControlPlaneLabel, "")
 	worker := of(clusterv1.MachineDeploymentNameLabel, "md")
 	data := func(c *kinds.KubeadmConfig) {
-		c.Spec = &kinds.Bootstrap{Spec: patch.Spec{PreKubeadmCommands: commands().First}}
+		c.Spec.PreKubeadmCommands = commands().First
 	}
 	updating := func(c *kinds.KubeadmConfig) {
 		c.Annotations = map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
@@ -194,10 +194,11 @@ func TestLagging_NamesTheYoungestMachineThatOnlyARolloutReplaces(t *testing.T) {
 func TestRollOut_SetsTheTimeOnce(t *testing.T) {
 	t.Parallel()
 	const (
-		merge = `{"metadata":{"resourceVersion":"7"},"spec":{"rollout":{"after":"2026-01-01T12:00:00Z"}}}`
-		base  = `{"op":"replace","path":"/metadata/resourceVersion","value":"7"}`
-		parts = `,{"op":"add","path":"%s","value":{}}`
-		last  = `,{"op":"add","path":"%s/after","value":"2026-01-01T12:00:00Z"}`
+		merge  = `{"metadata":{"resourceVersion":"7"},"spec":{"rollout":{"after":"2026-01-01T12:00:00Z"}}}`
+		base   = `{"op":"replace","path":"/metadata/resourceVersion","value":"7"}`
+		parts  = `,{"op":"add","path":"%s","value":{}}`
+		absent = `,{"op":"test","path":"%s","value":null}`
+		last   = `,{"op":"add","path":"%s/after","value":"2026-01-01T12:00:00Z"}`
 
 		spec        = "/spec/topology/controlPlane"
 		rollout     = "/spec/topology/controlPlane/rollout"
@@ -206,19 +207,19 @@ func TestRollOut_SetsTheTimeOnce(t *testing.T) {
 	notFound := apierrors.NewNotFound(schema.GroupResource{}, "cp")
 	refused := errors.New("refused")
 	created := noon().Add(-time.Hour)
-	after := func(d time.Duration) kinds.Rollout { return kinds.Rollout{After: metav1.NewTime(created.Add(d))} }
-	pools := func(names ...string) *kinds.Topology {
-		topology := &kinds.Topology{}
+	after := func(d time.Duration) metav1.Time { return metav1.NewTime(created.Add(d)) }
+	pools := func(names ...string) kinds.Topology {
+		topology := kinds.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}}
 		for _, name := range names {
 			topology.Workers.MachineDeployments = append(topology.Workers.MachineDeployments,
-				kinds.TopologyMachineDeployment{TopologyPool: kinds.TopologyPool{Name: name}})
+				clusterv1.MachineDeploymentTopology{Name: name})
 		}
 		return topology
 	}
-	rolling := func(d time.Duration) *kinds.Topology {
+	rolling := func(d time.Duration) kinds.Topology {
 		topology := pools("x", "workers")
-		topology.Workers.MachineDeployments[1].Rollout = new(after(d))
-		topology.ControlPlane = &kinds.TopologyControlPlane{Rollout: new(after(d))}
+		topology.Workers.MachineDeployments[1].Rollout.After = after(d)
+		topology.ControlPlane.Rollout.After = after(d)
 		return topology
 	}
 	cp := func(change func(*kinds.KubeadmControlPlane)) client.Object {
@@ -239,7 +240,7 @@ func TestRollOut_SetsTheTimeOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind     string
 		object   client.Object
-		topology *kinds.Topology
+		topology kinds.Topology
 		refusal  error
 		// write is what is written to target.
 		target, write string
@@ -253,15 +254,15 @@ func TestRollOut_SetsTheTimeOnce(t *testing.T) {
 		"one that is being deleted":   {kind: plan.KindControlPlane, object: cp(func(o *kinds.KubeadmControlPlane) { o.DeletionTimestamp = new(metav1.NewTime(noon())) })},
 		"one that the user paused":    {kind: plan.KindControlPlane, object: annotated("")},
 		"one that we paused":          {kind: plan.KindControlPlane, object: annotated(contract.PausedForPatch), target: "g", write: merge},
-		"a rollout before":            {kind: plan.KindControlPlane, object: cp(func(o *kinds.KubeadmControlPlane) { o.Spec.Rollout = after(-time.Second) }), target: "g", write: merge},
-		"a rollout that has begun":    {kind: plan.KindControlPlane, object: cp(func(o *kinds.KubeadmControlPlane) { o.Spec.Rollout = after(time.Second) })},
-		"a rollout of tomorrow":       {kind: intent.KindMachineDeployment, object: &kinds.MachineDeployment{ObjectMeta: named("g"), Spec: kinds.MachineDeploymentSpec{Rollout: after(24 * time.Hour)}}},
+		"a rollout before":            {kind: plan.KindControlPlane, object: cp(func(o *kinds.KubeadmControlPlane) { o.Spec.Rollout.After = after(-time.Second) }), target: "g", write: merge},
+		"a rollout that has begun":    {kind: plan.KindControlPlane, object: cp(func(o *kinds.KubeadmControlPlane) { o.Spec.Rollout.After = after(time.Second) })},
+		"a rollout of tomorrow":       {kind: intent.KindMachineDeployment, object: &kinds.MachineDeployment{ObjectMeta: named("g"), Spec: kinds.MachineDeploymentSpec{Rollout: clusterv1.MachineDeploymentRolloutSpec{After: after(24 * time.Hour)}}}},
 		"a topology that is gone":     {kind: plan.KindControlPlane, object: ownedPlane},
-		"a topology without the part": {kind: plan.KindControlPlane, object: ownedPlane, topology: pools(), target: "one", write: "[" + base + fmt.Sprintf(parts+parts+last, spec, rollout, rollout) + "]"},
-		"a topology's control plane":  {kind: plan.KindControlPlane, object: ownedPlane, topology: &kinds.Topology{ControlPlane: &kinds.TopologyControlPlane{}}, target: "one", write: "[" + base + fmt.Sprintf(parts+last, rollout, rollout) + "]"},
+		"a topology without the part": {kind: plan.KindControlPlane, object: ownedPlane, topology: pools(), target: "one", write: "[" + base + fmt.Sprintf(absent+parts+parts+last, spec, spec, rollout, rollout) + "]"},
+		"a topology's control plane":  {kind: plan.KindControlPlane, object: ownedPlane, topology: kinds.Topology{ControlPlane: clusterv1.ControlPlaneTopology{Replicas: new(int32(3))}}, target: "one", write: "[" + base + fmt.Sprintf(absent+parts+last, rollout, rollout, rollout) + "]"},
 		"its second rollout":          {kind: plan.KindControlPlane, object: ownedPlane, topology: rolling(-time.Second), target: "one", write: "[" + base + fmt.Sprintf(last, rollout) + "]"},
 		"its rollout that has begun":  {kind: plan.KindControlPlane, object: ownedPlane, topology: rolling(time.Second)},
-		"a topology's pool":           {kind: intent.KindMachineDeployment, object: ownedPool, topology: pools("x", "workers"), target: "one", write: "[" + base + fmt.Sprintf(parts+last, poolRollout, poolRollout) + "]"},
+		"a topology's pool":           {kind: intent.KindMachineDeployment, object: ownedPool, topology: pools("x", "workers"), target: "one", write: "[" + base + fmt.Sprintf(absent+parts+last, poolRollout, poolRollout, poolRollout) + "]"},
 		"a pool's second rollout":     {kind: intent.KindMachineDeployment, object: ownedPool, topology: rolling(-time.Second), target: "one", write: "[" + base + fmt.Sprintf(last, poolRollout) + "]"},
 		"a pool's that has begun":     {kind: intent.KindMachineDeployment, object: ownedPool, topology: rolling(time.Second)},
 		"a pool that is removed":      {kind: intent.KindMachineDeployment, object: ownedPool, topology: pools("x")},

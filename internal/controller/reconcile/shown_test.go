@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -17,7 +18,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -127,8 +127,10 @@ func poolOf(name, kind, bootstrap string) *kinds.MachineDeployment {
 }
 
 // referring is a spec with a managed file from a generated Secret.
-func referring(secret string) *kinds.Bootstrap {
-	return &kinds.Bootstrap{Spec: patch.Spec{Files: []patch.File{{
-		Path: contract.PathProxyEnv, ContentFrom: patch.SecretKey{Name: secret, Key: contract.KeyProxyEnv},
-	}}}}
+func referring(secret string) kinds.Bootstrap {
+	return kinds.Bootstrap{Files: []bootstrapv1.File{{
+		Path: contract.PathProxyEnv, ContentFrom: bootstrapv1.FileSource{Secret: bootstrapv1.SecretFileSource{
+			Name: secret, Key: contract.KeyProxyEnv,
+		}},
+	}}}
 }

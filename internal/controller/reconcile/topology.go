@@ -201,7 +201,7 @@ func (t *Topology) CopiedFrom(ctx context.Context, o Object, want plan.Want) (fr
 	if err != nil || !exists {
 		return from, err
 	}
-	from.Patched = patch.IsPatched(template.Bootstrap().View())
+	from.Patched = patch.IsPatched(kinds.View(template))
 	if t.View.Enabled && !t.isFrozen(o) {
 		// Findings about its template report the problem.
 		decision, known, err := t.decide(o, want)

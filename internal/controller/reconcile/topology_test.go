@@ -34,10 +34,8 @@ func topologyOf(t *testing.T, annotations map[string]string, objects ...client.O
 	cluster := &kinds.Cluster{ObjectMeta: named("one", contract.LabelEnabled, contract.LabelEnabledValue)}
 	cluster.Annotations = annotations
 	cluster.Spec.ControlPlaneRef = kinds.Reference{Kind: plan.KindControlPlane, Name: "cp"}
-	cluster.Spec.Topology = &kinds.Topology{ClassRef: kinds.ClassRef{Name: "class"}}
-	cluster.Spec.Topology.Workers.MachineDeployments = []kinds.TopologyMachineDeployment{
-		{TopologyPool: kinds.TopologyPool{Name: "workers"}},
-	}
+	cluster.Spec.Topology = kinds.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}}
+	cluster.Spec.Topology.Workers.MachineDeployments = []clusterv1.MachineDeploymentTopology{{Name: "workers"}}
 	asks, err := intent.SettingsOf(cluster)
 	if err != nil {
 		t.Fatal(err)
@@ -292,7 +290,7 @@ func TestCopiedFrom_IsTheTemplateOfThePool(t *testing.T) {
 		"one that was frozen earlier": {func(t *Topology, _ *Object) { t.Cluster.Annotations = frozen("disabled@v1.29.0") }, true, true},
 	} {
 		template := &kinds.KubeadmConfigTemplate{ObjectMeta: named("t")}
-		template.Spec = &kinds.KubeadmConfigTemplateSpec{Template: &kinds.KubeadmConfigTemplateResource{Spec: referring("one-proxy-files")}}
+		template.Spec.Template.Spec = referring("one-proxy-files")
 		topology, _ := topologyOf(t, nil, template)
 		o := templateOf(patch.Spec{})
 		test.change(topology, &o)
@@ -334,7 +332,7 @@ func TestFinish_EndsAFreezeThatAppliesToNothing(t *testing.T) {
 		}, incomplete: true, write: hold},
 	} {
 		template := &kinds.KubeadmConfigTemplate{ObjectMeta: named("old", clusterv1.ClusterTopologyOwnedLabel, "", clusterv1.ClusterNameLabel, "one")}
-		template.Spec = &kinds.KubeadmConfigTemplateSpec{Template: &kinds.KubeadmConfigTemplateResource{Spec: referring("kept")}}
+		template.Spec.Template.Spec = referring("kept")
 		topology, shown := topologyOf(t, test.annotations, template)
 		topology.View.Enabled = !test.disabled
 		out, err := topology.Finish(t.Context(), []Reconciled{{Object: templateOf(patch.Spec{})}}, nil, !test.incomplete)

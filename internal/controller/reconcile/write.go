@@ -17,6 +17,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -68,7 +69,7 @@ func (w *Writer) Write(ctx context.Context, o Object, decision plan.Decision) (p
 		}
 		return o.Spec, Unchanged, fmt.Errorf("patching %s: %w", o, err)
 	}
-	spec := o.Bootstrap().View()
+	spec := kinds.View(o.BootstrapObject)
 	switch {
 	case isDone(spec, decision):
 		return spec, change, nil
@@ -112,7 +113,7 @@ func (w *Writer) patchJSON(ctx context.Context, object client.Object, data []byt
 // operations is the JSON patch of edits on o. It fails on the API server if o has changed since it was read.
 func operations(o Object, edits []patch.Edit, annotations map[string]string) []patch.Operation {
 	ops := []patch.Operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: o.GetResourceVersion()}}
-	ops = append(ops, patch.Operations(o.Location(), o.Spec, edits)...)
+	ops = append(ops, patch.Operations(kinds.Locate(o.BootstrapObject, nil), o.Spec, edits)...)
 	return append(ops, plan.AnnotationOperations(o.GetAnnotations(), annotations)...)
 }
 

@@ -2,17 +2,12 @@ package workload
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -20,7 +15,6 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -35,16 +29,11 @@ const callTime = 5 * time.Second
 // seconds.
 const concurrency = 50
 
-// SetupWithManager adds the connections to mgr, for Clusters of one namespace if it is not empty. live reads from the
-// API server of the management cluster.
+// SetupWithManager adds the connections to mgr. live reads from the API server of the management cluster.
 func SetupWithManager(
-	ctx context.Context, mgr manager.Manager, live client.Reader, scope intent.Scope, namespace string,
+	ctx context.Context, mgr manager.Manager, live client.Reader, scope intent.Scope,
 ) (clustercache.ClusterCache, error) {
-	clusterAPI, err := newClusterAPI(mgr, namespace)
-	if err != nil {
-		return nil, err
-	}
-	clusters, err := clustercache.SetupWithManager(ctx, clusterAPI, clustercache.Options{
+	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient:  kubeconfigs{Reader: live},
 		ClusterFilter: func(cluster *clusterv1.Cluster) bool { return isConnected(cluster, scope) },
 		Cache: clustercache.CacheOptions{
@@ -60,46 +49,6 @@ func SetupWithManager(
 	}
 	return clusters, nil
 }
-
-// clusterAPI is a manager with Cluster API's own type of Clusters, which its packages need, and a cache of them.
-type clusterAPI struct {
-	manager.Manager
-
-	clusters cluster.Cluster
-}
-
-func newClusterAPI(mgr manager.Manager, namespace string) (*clusterAPI, error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("building scheme: %w", err)
-	}
-	clusters, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
-		o.Scheme, o.HTTPClient = scheme, mgr.GetHTTPClient()
-		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mgr.GetRESTMapper(), nil }
-		o.Cache.DefaultTransform = keep(func(c *clusterv1.Cluster) {
-			c.ManagedFields, c.Spec.Topology = nil, clusterv1.Topology{}
-		})
-		if namespace != "" {
-			o.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("setting up a cache of Clusters: %w", err)
-	}
-	if err := mgr.Add(clusters); err != nil {
-		return nil, fmt.Errorf("adding a cache of Clusters: %w", err)
-	}
-	return &clusterAPI{mgr, clusters}, nil
-}
-
-// GetScheme implements cluster.Cluster.
-func (c *clusterAPI) GetScheme() *runtime.Scheme { return c.clusters.GetScheme() }
-
-// GetCache implements cluster.Cluster.
-func (c *clusterAPI) GetCache() cache.Cache { return c.clusters.GetCache() }
-
-// GetClient implements cluster.Cluster.
-func (c *clusterAPI) GetClient() client.Client { return c.clusters.GetClient() }
 
 // isConnected reports whether the workload cluster of a Cluster is connected to.
 func isConnected(cluster *clusterv1.Cluster, scope intent.Scope) bool {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,9 +46,7 @@ func (m *management) List(_ context.Context, list client.ObjectList, _ ...client
 			Name: "a-config", Annotations: m.annotations, OwnerReferences: []metav1.OwnerReference{{Kind: "Machine", Name: "a", UID: "1", Controller: new(true)}},
 		}}
 		config.Status.DataSecretName = "a"
-		config.Spec = &kinds.Bootstrap{Spec: patch.Spec{Files: []patch.File{{
-			Path: contract.PathProxyEnv, ContentFrom: patch.SecretKey{Name: main, Key: contract.KeyProxyEnv},
-		}}}}
+		config.Spec.Files = managedFile(main)
 		list.Items = append(list.Items, config)
 	case *kinds.MachineList:
 		m.listed++
@@ -283,7 +282,7 @@ func (o own) List(_ context.Context, list client.ObjectList, _ ...client.ListOpt
 		}
 	case *kinds.MachinePoolList:
 		pool := kinds.MachinePool{ObjectMeta: metav1.ObjectMeta{Name: "mp"}}
-		pool.Spec.ClusterName, pool.Status.NodeRefs = "prod", []kinds.NodeRef{{Name: "node-mp"}}
+		pool.Spec.ClusterName, pool.Status.NodeRefs = "prod", []corev1.ObjectReference{{Name: "node-mp"}}
 		list.Items = append(list.Items, pool)
 	}
 	return nil
@@ -299,9 +298,7 @@ func TestMembers_AreThoseOfTheTargets(t *testing.T) {
 		}}
 		c.Status.DataSecretName = name
 		if with {
-			c.Spec = &kinds.Bootstrap{Spec: patch.Spec{Files: []patch.File{{
-				Path: contract.PathProxyEnv, ContentFrom: patch.SecretKey{Name: "former", Key: contract.KeyProxyEnv},
-			}}}}
+			c.Spec.Files = managedFile("former")
 		}
 		return c
 	}
@@ -397,4 +394,13 @@ func TestMembers_AreThoseOfTheTargets(t *testing.T) {
 			}
 		})
 	}
+}
+
+// managedFile is a managed file from a generated Secret.
+func managedFile(secret string) []bootstrapv1.File {
+	return []bootstrapv1.File{{
+		Path: contract.PathProxyEnv, ContentFrom: bootstrapv1.FileSource{Secret: bootstrapv1.SecretFileSource{
+			Name: secret, Key: contract.KeyProxyEnv,
+		}},
+	}}
 }

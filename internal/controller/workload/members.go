@@ -37,7 +37,7 @@ func (f *Follower) members(ctx context.Context, p Pass) (members []Member, rolls
 		case p.Restores:
 			secret = intent.GeneratedSecretName(p.Cluster.Name)
 		case !known:
-			secret = SecretOf(config.Bootstrap().View())
+			secret = SecretOf(kinds.View(config))
 		}
 		if owner == nil || owner.Kind != "Machine" || secret == "" {
 			continue
@@ -60,7 +60,7 @@ func (f *Follower) members(ctx context.Context, p Pass) (members []Member, rolls
 	rolls = slices.ContainsFunc(members, func(m Member) bool { return m.Group == "" && (m.Leaving || m.Node == "") }) ||
 		slices.ContainsFunc(p.Objects, func(o reconcile.Reconciled) bool {
 			controlPlane, ok := o.BootstrapObject.(*kinds.KubeadmControlPlane)
-			return ok && controlPlane.IsRolling()
+			return ok && kinds.IsRolling(controlPlane)
 		})
 	pools, err := f.pools(ctx, p)
 	return append(members, pools...), rolls, err
@@ -72,7 +72,7 @@ func hasFiles(config *kinds.KubeadmConfig) bool {
 	case contract.FilesRemovedValue:
 		return false
 	case "":
-		return patch.IsPatched(config.Bootstrap().View())
+		return patch.IsPatched(kinds.View(config))
 	}
 	return true
 }

@@ -64,7 +64,7 @@ func (f *Follower) recordRemoval(ctx context.Context, p Pass, restored []Member)
 	for _, m := range restored {
 		i := slices.IndexFunc(configs, func(c kinds.KubeadmConfig) bool { return c.Name == m.Config })
 		annotations := map[string]string{contract.AnnotationUpdatedAt: "", contract.AnnotationUpdatedFiles: ""}
-		if patch.IsPatched(configs[i].Bootstrap().View()) {
+		if patch.IsPatched(kinds.View(&configs[i])) {
 			annotations[contract.AnnotationUpdatedFiles] = contract.FilesRemovedValue
 		}
 		if err := f.annotate(ctx, &configs[i], annotations); err != nil {

@@ -12,7 +12,7 @@ import (
 // KubeadmControlPlane returns the KubeadmControlPlane of a Cluster without a topology, or nil.
 func (x Index) KubeadmControlPlane(cluster *manifest.Object) *manifest.Object {
 	spec := x.cluster(cluster).Spec
-	if spec.Topology != nil || spec.ControlPlaneRef.Kind != plan.KindControlPlane {
+	if spec.Topology.IsDefined() || spec.ControlPlaneRef.Kind != plan.KindControlPlane {
 		return nil
 	}
 	return x.Lookup(cluster.Namespace(), GroupControlPlane, plan.KindControlPlane, spec.ControlPlaneRef.Name)

@@ -35,7 +35,7 @@ func CheckMetadata(o *manifest.Object) finding.Errors {
 // product and that nothing reads.
 func (x Index) CheckNames(o *manifest.Object) []finding.Finding {
 	switch x.forms[o].(type) {
-	case kinds.BootstrapObject:
+	case *kinds.KubeadmControlPlane, *kinds.KubeadmConfigTemplate, *kinds.KubeadmConfig:
 		return intent.CheckBootstrap(o.Annotations())
 	case *kinds.Cluster:
 		return intent.CheckNames(o.Labels(), intent.SourceOf(x.cluster(o)))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
@@ -177,7 +178,7 @@ spec:
     format: "${FORMAT}"
     files: [{path: /a, permissions: 0644, content: "${A}"}, 5, {path: /b, contentFrom: {secret: {name: "${B}", key: c}}}]
     preKubeadmCommands: [5, "b"]
-    initConfiguration: {nodeRegistration: {kubeletExtraArgs: {a: 5, b: "c"}, taints: "${TAINTS}"}}
+    initConfiguration: {nodeRegistration: {kubeletExtraArgs: [{name: a, value: 5}, {name: b, value: c}], taints: "${TAINTS}"}}
 `)
 	c := m.Clusters()[0]
 	const unresolved = "spec.clusterNetwork.pods.cidrBlocks[0], spec.clusterNetwork.services.cidrBlocks, " +
@@ -198,7 +199,7 @@ spec:
 		PreKubeadmCommands: []string{"", "b"}, CRISockets: []string{"", ""}, KubeletArgs: []string{"a=", "b=c"},
 	}
 	controlPlane := m.Objects()[1]
-	if diff := cmp.Diff(want, m.BootstrapOf(controlPlane).Bootstrap().View()); diff != "" {
+	if diff := cmp.Diff(want, kinds.View(m.BootstrapOf(controlPlane))); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
 	if m.BootstrapOf(c.Object) != nil {

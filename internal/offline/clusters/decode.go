@@ -59,12 +59,10 @@ func decode(o *manifest.Object) (metav1.Object, []finding.Place) {
 	form.SetLabels(o.Labels())
 	form.SetAnnotations(o.Annotations())
 	if isCluster {
-		unresolved = append(unresolved, removeValues(cluster.Spec.Topology)...)
+		unresolved = append(unresolved, removeValues(&cluster.Spec.Topology)...)
 	}
-	if object, ok := form.(kinds.BootstrapObject); ok {
-		if spec := object.Bootstrap(); spec != nil && strings.Contains(spec.Format, "${") {
-			spec.Format = ""
-		}
+	if spec := kinds.SpecOf(form); spec != nil && strings.Contains(string(spec.Format), "${") {
+		spec.Format = ""
 	}
 	return form, unresolved
 }
@@ -106,30 +104,30 @@ func removeVariables(cluster map[string]any) (unresolved []finding.Place) {
 
 // removeValues removes and names the values of the product's variable that have an unresolved variable.
 func removeValues(topology *kinds.Topology) (unresolved []finding.Place) {
-	if topology == nil {
+	if !topology.IsDefined() {
 		return nil
 	}
 	remove := func(variables []kinds.Variable, at finding.Place) {
 		for i := range variables {
-			if v := &variables[i]; v.Name == contract.VariableName && strings.Contains(string(v.Value), "${") {
-				v.Value = nil
+			if v := &variables[i]; v.Name == contract.VariableName && strings.Contains(string(v.Value.Raw), "${") {
+				v.Value.Raw = nil
 				unresolved = append(unresolved, at.Item(v.Name))
 			}
 		}
 	}
 	at := finding.Field("spec", "topology")
 	remove(topology.Variables, at.Child("variables"))
-	if topology.ControlPlane != nil {
-		remove(topology.ControlPlane.Variables.Overrides, at.Child("controlPlane", "variables", "overrides"))
-	}
-	pool := func(list string, p *kinds.TopologyPool) {
-		remove(p.Variables.Overrides, at.Child("workers", list).Item(p.Name).Child("variables", "overrides"))
+	remove(topology.ControlPlane.Variables.Overrides, at.Child("controlPlane", "variables", "overrides"))
+	pool := func(list, name string, overrides []kinds.Variable) {
+		remove(overrides, at.Child("workers", list).Item(name).Child("variables", "overrides"))
 	}
 	for i := range topology.Workers.MachineDeployments {
-		pool("machineDeployments", &topology.Workers.MachineDeployments[i].TopologyPool)
+		p := &topology.Workers.MachineDeployments[i]
+		pool("machineDeployments", p.Name, p.Variables.Overrides)
 	}
 	for i := range topology.Workers.MachinePools {
-		pool("machinePools", &topology.Workers.MachinePools[i])
+		p := &topology.Workers.MachinePools[i]
+		pool("machinePools", p.Name, p.Variables.Overrides)
 	}
 	return unresolved
 }
@@ -145,6 +143,9 @@ func (x Index) cluster(o *manifest.Object) *kinds.Cluster {
 
 // BootstrapOf returns the form of a bootstrap object, nil if o is none.
 func (x Index) BootstrapOf(o *manifest.Object) kinds.BootstrapObject {
+	if spec := kinds.SpecOf(x.forms[o]); spec == nil {
+		return nil
+	}
 	object, _ := x.forms[o].(kinds.BootstrapObject)
 	return object
 }

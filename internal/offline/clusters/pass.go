@@ -117,10 +117,9 @@ func (p *Passes) Run(ctx context.Context, cluster *manifest.Object) (decided []D
 	}
 	preview, err := in.controller.Preview(ctrl.LoggerInto(ctx, logr.Discard()), in.clusters[cluster])
 	for _, o := range preview.Reconciled {
-		parents := o.Location().Parents
 		one := Decided{
 			Object: in.find(o.Kind, o.GetName()), Decision: o.Decision,
-			Path: strings.Split(parents[len(parents)-1], "/")[1:],
+			Path: kinds.PathOf(o.BootstrapObject),
 		}
 		one.Decision.Findings = slices.Clone(one.Decision.Findings)
 		for i, f := range one.Decision.Findings {

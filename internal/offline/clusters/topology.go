@@ -24,7 +24,7 @@ func Items(value map[string]any, path ...string) []map[string]any {
 
 // Class returns the ClusterClass of a Cluster and its name; nil if it is not in the input.
 func (x Index) Class(cluster *manifest.Object) (class *manifest.Object, called string) {
-	key := x.cluster(cluster).ClassKey()
+	key := x.cluster(cluster).GetClassKey()
 	return x.Lookup(key.Namespace, GroupCluster, "ClusterClass", key.Name), Qualified(key.Namespace, key.Name)
 }
 

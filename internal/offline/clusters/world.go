@@ -101,8 +101,8 @@ func (n *namespace) add(p *Passes, o *manifest.Object) {
 		if counts {
 			n.world.Add(n.clusters[o])
 		}
-	case kinds.BootstrapObject:
-		object, ok := form.DeepCopyObject().(kinds.BootstrapObject)
+	case *kinds.KubeadmControlPlane, *kinds.KubeadmConfigTemplate, *kinds.KubeadmConfig:
+		object, ok := form.(kinds.BootstrapObject).DeepCopyObject().(kinds.BootstrapObject)
 		if counts && ok {
 			n.place(object, o)
 			delete(object.GetLabels(), clusterv1.ClusterNameLabel) // no Machine has it
@@ -149,7 +149,7 @@ func (n *namespace) cluster(p *Passes, o *manifest.Object, cluster *kinds.Cluste
 	spec.InfrastructureRef.Kind = read.View.Infrastructure.Kind
 	spec.InfrastructureRef.Name = manifest.PartOfName(spec.InfrastructureRef.Name)
 	spec.ControlPlaneRef.Name = n.nameOf(plan.KindControlPlane, spec.ControlPlaneRef.Name)
-	if spec.Topology == nil {
+	if !spec.Topology.IsDefined() {
 		return
 	}
 	// The topology controller creates the control plane and the pools; the hook decides about them.

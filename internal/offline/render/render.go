@@ -18,6 +18,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
@@ -324,7 +325,7 @@ func (r *renderer) checkStrays() {
 	}
 	for _, o := range r.Index.Objects {
 		object := r.BootstrapOf(o)
-		if object != nil && !used[o] && !plan.IsTopologyOwned(o.Labels()) && patch.IsPatched(object.Bootstrap().View()) {
+		if object != nil && !used[o] && !plan.IsTopologyOwned(o.Labels()) && patch.IsPatched(kinds.View(object)) {
 			r.note(o, "carries the proxy but no Cluster in the input uses it; left unchanged")
 		}
 	}
