@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
@@ -187,12 +186,12 @@ func isManaged(command string) bool { return strings.HasSuffix(command, "# "+con
 
 // witness returns a labelled Cluster whose new bootstrap objects get the proxy, nil if there is none. The one of the
 // options is preferred.
-func (c *checker) witness(ctx context.Context) (*kinds.Cluster, error) {
-	var clusters kinds.ClusterList
+func (c *checker) witness(ctx context.Context) (*clusterv1.Cluster, error) {
+	var clusters clusterv1.ClusterList
 	if err := c.Client.List(ctx, &clusters, labelled, maxList); err != nil {
 		return nil, err //nolint:wrapcheck // the result is the error
 	}
-	var found *kinds.Cluster
+	var found *clusterv1.Cluster
 	for i := range clusters.Items {
 		cluster := &clusters.Items[i]
 		configured := slices.ContainsFunc(cluster.Status.Conditions, func(condition metav1.Condition) bool {
@@ -242,7 +241,7 @@ func (c *checker) classes(ctx context.Context) Result {
 		return unread(err)
 	}
 	for _, key := range keys {
-		class := &kinds.ClusterClass{}
+		class := &clusterv1.ClusterClass{}
 		if err := c.Client.Get(ctx, key, class); err != nil {
 			if apierrors.IsNotFound(err) {
 				return failed("ClusterClass %s of a labelled Cluster does not exist", key)

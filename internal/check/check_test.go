@@ -28,7 +28,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
@@ -71,7 +70,7 @@ machine: {apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{objects: map[string]client.Object{}, noProxy: "10.0.0.0/8"}
-	row := status.RowOf(&kinds.Cluster{}, nil)
+	row := status.RowOf(&clusterv1.Cluster{}, nil)
 	row.Namespace, row.Name, row.Secret, row.Status, row.Reason = "team-a", "prod", "team-a/http-proxy", "True", "Configured"
 	row.ControlPlane.State, row.Pools.State = status.UpToDate, status.UpToDate
 	w.rows = []status.Row{row}
@@ -179,7 +178,7 @@ func (w *world) options(t *testing.T) check.Options {
 		Client: shown, Namespace: "sys", Version: "v0.1.0", Now: func() time.Time { return noon },
 		Cluster: types.NamespacedName{Namespace: "team-a", Name: "prod"},
 		Rows: func(context.Context, types.NamespacedName) ([]status.Row, error) {
-			return w.rows, refuse(&kinds.ClusterList{})
+			return w.rows, refuse(&clusterv1.ClusterList{})
 		},
 		NoProxy: func(context.Context) (string, error) { return w.noProxy, nil },
 		Clients: []check.NoProxyClient{{Name: "kubelet", Proxied: func(noProxy, url string) bool {

@@ -17,7 +17,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
@@ -37,7 +36,7 @@ func (c *checker) cluster() []one {
 
 // label checks what the user has written on the Cluster.
 func (c *checker) label(ctx context.Context) Result {
-	cluster := &kinds.Cluster{}
+	cluster := &clusterv1.Cluster{}
 	if err := c.Client.Get(ctx, c.Cluster, cluster); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return failed("Cluster %s does not exist", c.Cluster)
@@ -160,7 +159,7 @@ func (c *checker) addresses(ctx context.Context) Result {
 
 // reported returns internal addresses, each once.
 func (c *checker) reported(ctx context.Context) ([]address, error) {
-	cluster := &kinds.Cluster{}
+	cluster := &clusterv1.Cluster{}
 	if err := c.Client.Get(ctx, c.Cluster, cluster); err != nil {
 		return nil, err //nolint:wrapcheck // the result is the error
 	}
@@ -170,7 +169,7 @@ func (c *checker) reported(ctx context.Context) ([]address, error) {
 			found = append(found, address{host, where})
 		}
 	}
-	var machines kinds.MachineList
+	var machines clusterv1.MachineList
 	if err := c.Client.List(ctx, &machines, client.InNamespace(c.Cluster.Namespace),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: c.Cluster.Name}, maxList); err != nil {
 		return nil, err //nolint:wrapcheck // the result is the error

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -117,7 +116,7 @@ func (c *checker) certManager(context.Context) Result {
 
 // topologies returns the ClusterClasses of labelled Clusters, each once, as namespace/name.
 func (c *checker) topologies(ctx context.Context) ([]client.ObjectKey, error) {
-	var clusters kinds.ClusterList
+	var clusters clusterv1.ClusterList
 	if err := c.Client.List(ctx, &clusters, labelled, maxList); err != nil {
 		return nil, err //nolint:wrapcheck // the result is the error
 	}

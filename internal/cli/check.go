@@ -14,13 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
@@ -246,7 +246,7 @@ func (o checkOptions) workload(ctx context.Context, api client.Client) (*check.F
 	nodes := &check.FromNodes{
 		Node: o.fromNodes, Client: remote, APIServer: config.Host, Image: o.nodeImage, Endpoints: o.endpoints,
 	}
-	described := &kinds.Cluster{}
+	described := &clusterv1.Cluster{}
 	if err := api.Get(ctx, cluster, described); err != nil {
 		return nil, fmt.Errorf("reading Cluster %s: %w", cluster, err)
 	}

@@ -24,7 +24,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -123,15 +122,15 @@ func newReader(config *rest.Config) (client.WithWatch, error) {
 	return reader, nil
 }
 
-func (o explainOptions) getCluster(ctx context.Context, api client.Reader) (*kinds.Cluster, error) {
+func (o explainOptions) getCluster(ctx context.Context, api client.Reader) (*clusterv1.Cluster, error) {
 	if o.cluster != "" {
-		cluster := &kinds.Cluster{}
+		cluster := &clusterv1.Cluster{}
 		err := api.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: o.cluster}, cluster)
 		if !apierrors.IsNotFound(err) {
 			return cluster, reading(err, "Cluster", o.namespace, o.cluster)
 		}
 	}
-	var clusters kinds.ClusterList
+	var clusters clusterv1.ClusterList
 	if err := api.List(ctx, &clusters, client.InNamespace(o.namespace)); err != nil {
 		return nil, fmt.Errorf("listing Clusters in namespace %s: %w", o.namespace, err)
 	}
@@ -152,7 +151,7 @@ func (o explainOptions) getCluster(ctx context.Context, api client.Reader) (*kin
 // getPool returns the Secret that a pool names.
 func (o explainOptions) getPool(ctx context.Context, api client.Reader, cluster string) (string, error) {
 	key := client.ObjectKey{Namespace: o.namespace, Name: o.pool}
-	deployment := &kinds.MachineDeployment{}
+	deployment := &clusterv1.MachineDeployment{}
 	err := api.Get(ctx, key, deployment)
 	if err == nil && deployment.Spec.ClusterName == cluster {
 		return deployment.Annotations[contract.AnnotationSecret], nil
@@ -160,7 +159,7 @@ func (o explainOptions) getPool(ctx context.Context, api client.Reader, cluster 
 	if client.IgnoreNotFound(err) != nil {
 		return "", reading(err, "MachineDeployment", o.namespace, o.pool)
 	}
-	pool := &kinds.MachinePool{}
+	pool := &clusterv1.MachinePool{}
 	err = api.Get(ctx, key, pool)
 	switch {
 	case err == nil && pool.Spec.ClusterName == cluster:

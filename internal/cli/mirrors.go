@@ -42,16 +42,16 @@ func (t target) addHosts(network *explain.Cluster) {
 
 // bootstrapOf returns the bootstrap objects of a Cluster that use a proxy Secret by the name in their pool, "" for that
 // of the Cluster.
-func bootstrapOf(ctx context.Context, api client.Reader, cluster *kinds.Cluster, override string) (
+func bootstrapOf(ctx context.Context, api client.Reader, cluster *clusterv1.Cluster, override string) (
 	found []kinds.BootstrapObject, err error,
 ) {
-	var references []kinds.Reference
+	var references []clusterv1.ContractVersionedObjectReference
 	if override == "" {
 		references = append(references, cluster.Spec.ControlPlaneRef)
 	}
 	var (
-		deployments kinds.MachineDeploymentList
-		pools       kinds.MachinePoolList
+		deployments clusterv1.MachineDeploymentList
+		pools       clusterv1.MachinePoolList
 	)
 	of := []client.ListOption{
 		client.InNamespace(cluster.Namespace),

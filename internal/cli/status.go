@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -25,7 +26,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/preview"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
@@ -279,7 +279,7 @@ type statusReader struct {
 // list reads all Clusters in one request, and the metadata of their generated Secrets in another. version is that of
 // the list of Clusters.
 func (s statusReader) list(ctx context.Context) (rows []status.Row, version string, err error) {
-	var clusters kinds.ClusterList
+	var clusters clusterv1.ClusterList
 	if err := s.api.List(ctx, &clusters, s.selected()...); err != nil {
 		return nil, "", fmt.Errorf("listing Clusters: %w", err)
 	}
@@ -297,7 +297,7 @@ func (s statusReader) list(ctx context.Context) (rows []status.Row, version stri
 		return nil, "", fmt.Errorf("listing generated Secrets: %w", err)
 	}
 	// A Cluster that is named counts without the label, too, until its condition is gone with the proxy.
-	clusters.Items = slices.DeleteFunc(clusters.Items, func(c kinds.Cluster) bool {
+	clusters.Items = slices.DeleteFunc(clusters.Items, func(c clusterv1.Cluster) bool {
 		_, labelled := c.Labels[contract.LabelEnabled]
 		return !labelled && !report.HasCondition(&c)
 	})
@@ -373,7 +373,7 @@ func (s statusReader) follow(ctx context.Context, rows []status.Row, version str
 		fresh(row)
 	}
 	for {
-		events, err := s.api.Watch(ctx, &kinds.ClusterList{}, append(s.selected(),
+		events, err := s.api.Watch(ctx, &clusterv1.ClusterList{}, append(s.selected(),
 			&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})...)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the user has ended it

@@ -13,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -31,7 +34,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -137,12 +139,12 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager, pro
 	find := world.Clusters{Client: c.Client, Installation: c.Memory.Installation.Secret}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
-		For(&kinds.Cluster{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: isNoRecord, DeleteFunc: c.deleted})).
-		Watches(&kinds.KubeadmControlPlane{}, handler.EnqueueRequestsFromMapFunc(find.OfControlPlane), changed).
-		Watches(&kinds.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(find.OfPool), changed).
-		Watches(&kinds.MachinePool{}, handler.EnqueueRequestsFromMapFunc(find.OfPool), changed).
-		Watches(&kinds.KubeadmConfigTemplate{}, handler.EnqueueRequestsFromMapFunc(find.OfTemplate), changed).
-		Watches(&kinds.KubeadmConfig{}, handler.EnqueueRequestsFromMapFunc(find.OfConfig), changed).
+		For(&clusterv1.Cluster{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: isNoRecord, DeleteFunc: c.deleted})).
+		Watches(&controlplanev1.KubeadmControlPlane{}, handler.EnqueueRequestsFromMapFunc(find.OfControlPlane), changed).
+		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(find.OfPool), changed).
+		Watches(&clusterv1.MachinePool{}, handler.EnqueueRequestsFromMapFunc(find.OfPool), changed).
+		Watches(&bootstrapv1.KubeadmConfigTemplate{}, handler.EnqueueRequestsFromMapFunc(find.OfTemplate), changed).
+		Watches(&bootstrapv1.KubeadmConfig{}, handler.EnqueueRequestsFromMapFunc(find.OfConfig), changed).
 		Watches(world.MachineMetadata(), handler.EnqueueRequestsFromMapFunc(world.ClusterOfLabel), changed).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(world.ClusterOfGeneratedSecret), changed).
 		WatchesRawSource(source.Kind(proxySecrets, &corev1.Secret{}, world.EnqueueMany(find.OfProxySecret),
@@ -172,8 +174,8 @@ func (c *Controller) deleted(e event.DeleteEvent) bool {
 // reads the record to decide. Its removal is something else, and so is a write that changes nothing that is cached: a
 // pass that has conflicted with it waits for it.
 func isNoRecord(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*kinds.Cluster)
-	now, isCluster := e.ObjectNew.(*kinds.Cluster)
+	before, ok := e.ObjectOld.(*clusterv1.Cluster)
+	now, isCluster := e.ObjectNew.(*clusterv1.Cluster)
 	if !ok || !isCluster {
 		return true
 	}

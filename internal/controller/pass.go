@@ -31,7 +31,7 @@ import (
 type pass struct {
 	*Controller
 
-	cluster *kinds.Cluster
+	cluster *clusterv1.Cluster
 	view    intent.Cluster
 	options intent.Options
 	configs *reconcile.Configs
@@ -42,7 +42,7 @@ type pass struct {
 	current bool
 }
 
-func (c *Controller) newPass(cluster *kinds.Cluster, view intent.Cluster) *pass {
+func (c *Controller) newPass(cluster *clusterv1.Cluster, view intent.Cluster) *pass {
 	p := &pass{Controller: c, cluster: cluster, view: view, configs: c.reader.Configs(view)}
 	p.secrets = reconcile.Store{Writer: c.writer, Reader: c.reader, Now: c.Now}.Of(cluster, view, p.configs)
 	if view.Topology {
@@ -165,7 +165,7 @@ func (p *pass) proxiedNodes(ctx context.Context, main *resolve.Resolution) (out 
 	if main == nil || !main.AsksNodes(p.options) {
 		return out, nil
 	}
-	var list kinds.MachineList
+	var list clusterv1.MachineList
 	if err := p.Live.List(ctx, &list, client.InNamespace(p.view.Namespace), client.Limit(maxMachines),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: p.view.Name}); err != nil {
 		return out, fmt.Errorf("listing Machines: %w", err)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,7 +28,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
@@ -73,14 +73,14 @@ func TestPass_WaitsForACacheThatIsBehind(t *testing.T) {
 	t.Parallel()
 	guarded := backoff.New(apiServer{}, nil, func() time.Time { return time.Unix(0, 0) })
 	c := &Controller{guarded: guarded, writer: &reconcile.Writer{Client: guarded}}
-	config := func(version string) *kinds.KubeadmConfig {
-		return &kinds.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{UID: "one", ResourceVersion: version}}
+	config := func(version string) *bootstrapv1.KubeadmConfig {
+		return &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{UID: "one", ResourceVersion: version}}
 	}
 	if err := c.writer.Annotate(t.Context(), config("9"), map[string]string{"a": "b"}); err != nil {
 		t.Fatal(err)
 	}
 	stale := config("9")
-	_, _, _, err := c.newPass(&kinds.Cluster{}, intent.Cluster{}).
+	_, _, _, err := c.newPass(&clusterv1.Cluster{}, intent.Cluster{}).
 		reconcileObject(t.Context(), reconcile.NewObject(stale, plan.KindConfig, false), plan.Want{}, nil)
 	if !apierrors.IsConflict(err) {
 		t.Errorf("a version of the past is decided about: %v", err)
@@ -91,7 +91,7 @@ func TestPass_WaitsForACacheThatIsBehind(t *testing.T) {
 func TestFacts_OfACopyCostNoRequest(t *testing.T) {
 	t.Parallel()
 	c := &Controller{writer: &reconcile.Writer{}}
-	f := facts{pass: c.newPass(&kinds.Cluster{}, intent.Cluster{}), ctx: t.Context(), out: &report.Outcome{}}
+	f := facts{pass: c.newPass(&clusterv1.Cluster{}, intent.Cluster{}), ctx: t.Context(), out: &report.Outcome{}}
 	if why, err := f.Taken(plan.Object{Copied: &plan.Copied{}}, "other-proxy-files"); err != nil || why != "" {
 		t.Errorf("a Secret that was not checked is taken: %q, %v", why, err)
 	}
@@ -101,7 +101,7 @@ func TestFacts_OfACopyCostNoRequest(t *testing.T) {
 func TestIsIdle_NotWhileNodesAreRestored(t *testing.T) {
 	t.Parallel()
 	c := &Controller{writer: &reconcile.Writer{}}
-	cluster := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		contract.AnnotationRollout: contract.RolloutInPlace, contract.AnnotationApplied: contract.AppliedValue,
 	}}}
 	if idle, err := c.newPass(cluster, intent.Cluster{}).isIdle(t.Context()); err != nil || idle {
@@ -113,8 +113,8 @@ func TestIsIdle_NotWhileNodesAreRestored(t *testing.T) {
 func TestConclude_RepeatsAPassAfterAConflict(t *testing.T) {
 	t.Parallel()
 	c := &Controller{reporter: &report.Reporter{}}
-	conflict := reconcile.CacheBehind(plan.KindControlPlane, &kinds.Cluster{})
-	got, err := c.conclude(t.Context(), &kinds.Cluster{}, result{}, conflict)
+	conflict := reconcile.CacheBehind(plan.KindControlPlane, &clusterv1.Cluster{})
+	got, err := c.conclude(t.Context(), &clusterv1.Cluster{}, result{}, conflict)
 	if err != nil || got.RequeueAfter != conflictDelay {
 		t.Errorf("again after %s, error %v", got.RequeueAfter, err)
 	}
@@ -129,7 +129,7 @@ func TestConclude_ReportsAContestedRemoval(t *testing.T) {
 		guarded: guarded, writer: &reconcile.Writer{Client: guarded},
 		reporter: &report.Reporter{Client: guarded, Now: func() time.Time { return now }, Recorder: events.NewFakeRecorder(10)},
 	}
-	cluster := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one", UID: "one", ResourceVersion: "1"}}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one", UID: "one", ResourceVersion: "1"}}
 	conclude := func() time.Duration {
 		t.Helper()
 		applied = ""
@@ -143,7 +143,7 @@ func TestConclude_ReportsAContestedRemoval(t *testing.T) {
 		if again := conclude(); again != 0 || applied != "" {
 			t.Errorf("after %d removals: again after %s, status %s", i, again, applied)
 		}
-		config := &kinds.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a", ResourceVersion: strconv.Itoa(i)}}
+		config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a", ResourceVersion: strconv.Itoa(i)}}
 		if err := c.writer.Annotate(guarded.ForCluster(t.Context(), cluster), config, map[string]string{"a": "b"}); err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +168,7 @@ func TestConclude_KeepsTheTimeOfEarlierSteps(t *testing.T) {
 		guarded:  guarded,
 		reporter: &report.Reporter{Client: guarded, Now: now, Recorder: events.NewFakeRecorder(10)},
 	}
-	cluster := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one", UID: "one"}}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one", UID: "one"}}
 	done := result{}
 	done.LookAgain(time.Minute)
 	got, err := c.conclude(t.Context(), cluster, done, finding.Errors{{Reason: contract.ReasonInvalidSettings, Message: "no"}})
@@ -181,14 +181,14 @@ func TestConclude_KeepsTheTimeOfEarlierSteps(t *testing.T) {
 type stored struct {
 	client.Reader
 
-	cluster *kinds.Cluster
+	cluster *clusterv1.Cluster
 	err     error
 	reads   int
 }
 
 func (s *stored) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	s.reads++
-	if into, isCluster := into.(*kinds.Cluster); isCluster && s.err == nil {
+	if into, isCluster := into.(*clusterv1.Cluster); isCluster && s.err == nil {
 		s.cluster.DeepCopyInto(into)
 	}
 	return s.err
@@ -201,40 +201,40 @@ func TestCarryOut_RemovesAndReplacesForTheClusterOfTheAPIServer(t *testing.T) {
 	notFound := apierrors.NewNotFound(schema.GroupResource{}, "one")
 	edits := []patch.Edit{{List: patch.ListPre, Op: patch.OpAdd, Command: "true"}}
 	add, remove := plan.Decision{Edits: edits, Version: version}, plan.Decision{Edits: edits}
-	annotated := func(name string) func(*kinds.Cluster) {
-		return func(c *kinds.Cluster) { c.Annotations = map[string]string{name: "x"} }
+	annotated := func(name string) func(*clusterv1.Cluster) {
+		return func(c *clusterv1.Cluster) { c.Annotations = map[string]string{name: "x"} }
 	}
 	for name, test := range map[string]struct {
 		decision plan.Decision
 		running  bool
 		// live changes the Cluster since the cache has read it.
-		live          func(*kinds.Cluster)
+		live          func(*clusterv1.Cluster)
 		err           error
 		reads, writes int
 		conflict      bool
 	}{
-		"entries are added":                      {decision: add, live: func(c *kinds.Cluster) { c.Labels = nil }, writes: 2},
+		"entries are added":                      {decision: add, live: func(c *clusterv1.Cluster) { c.Labels = nil }, writes: 2},
 		"entries are added to running Machines":  {decision: add, running: true, reads: 1, writes: 2},
 		"entries are removed":                    {decision: remove, reads: 1, writes: 2},
 		"annotations only":                       {decision: plan.Decision{Annotations: map[string]string{"a": "b"}}, running: true, writes: 2},
 		"nothing":                                {running: true},
-		"replaced, though the label is gone":     {decision: add, running: true, live: func(c *kinds.Cluster) { c.Labels = nil }, reads: 1, conflict: true},
-		"removed, though the label is there":     {decision: remove, live: func(c *kinds.Cluster) { c.Labels[contract.LabelEnabled] = "True" }, reads: 1, conflict: true},
+		"replaced, though the label is gone":     {decision: add, running: true, live: func(c *clusterv1.Cluster) { c.Labels = nil }, reads: 1, conflict: true},
+		"removed, though the label is there":     {decision: remove, live: func(c *clusterv1.Cluster) { c.Labels[contract.LabelEnabled] = "True" }, reads: 1, conflict: true},
 		"the rollout is another":                 {decision: remove, live: annotated(contract.AnnotationRollout), reads: 1, conflict: true},
 		"the topology is held":                   {decision: remove, live: annotated(contract.AnnotationTopologyHold), reads: 1, conflict: true},
 		"the Cluster is paused by an annotation": {decision: remove, live: annotated(clusterv1.PausedAnnotation), reads: 1, conflict: true},
-		"its spec is another":                    {decision: remove, live: func(c *kinds.Cluster) { c.Generation++ }, reads: 1, conflict: true},
-		"it is another Cluster":                  {decision: remove, live: func(c *kinds.Cluster) { c.UID = "other" }, reads: 1, conflict: true},
-		"it is being deleted":                    {decision: remove, live: func(c *kinds.Cluster) { c.DeletionTimestamp = new(metav1.Now()) }, reads: 1, conflict: true},
+		"its spec is another":                    {decision: remove, live: func(c *clusterv1.Cluster) { c.Generation++ }, reads: 1, conflict: true},
+		"it is another Cluster":                  {decision: remove, live: func(c *clusterv1.Cluster) { c.UID = "other" }, reads: 1, conflict: true},
+		"it is being deleted":                    {decision: remove, live: func(c *clusterv1.Cluster) { c.DeletionTimestamp = new(metav1.Now()) }, reads: 1, conflict: true},
 		"it is gone":                             {decision: remove, err: notFound, reads: 1, conflict: true},
 		"it cannot be read":                      {decision: remove, err: errRefused, reads: 1},
 		"others annotate it":                     {decision: remove, live: annotated("example.com/team"), reads: 1, writes: 2},
-		"others label it":                        {decision: remove, live: func(c *kinds.Cluster) { c.Labels["example.com/team"] = "x" }, reads: 1, writes: 2},
-		"its status is another":                  {decision: remove, live: func(c *kinds.Cluster) { c.ResourceVersion = "8" }, reads: 1, writes: 2},
+		"others label it":                        {decision: remove, live: func(c *clusterv1.Cluster) { c.Labels["example.com/team"] = "x" }, reads: 1, writes: 2},
+		"its status is another":                  {decision: remove, live: func(c *clusterv1.Cluster) { c.ResourceVersion = "8" }, reads: 1, writes: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cluster := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{
+			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "team", Name: "one", UID: "one", ResourceVersion: "7", Generation: 1,
 				Labels: map[string]string{contract.LabelEnabled: contract.LabelEnabledValue},
 			}}
@@ -249,7 +249,7 @@ func TestCarryOut_RemovesAndReplacesForTheClusterOfTheAPIServer(t *testing.T) {
 			p := c.newPass(cluster, intent.ClusterOf(cluster))
 			var err error
 			for _, name := range []string{"a", "b"} {
-				config := &kinds.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "9"}}
+				config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "9"}}
 				if _, _, err = p.carryOut(t.Context(), reconcile.NewObject(config, plan.KindConfig, test.running), test.decision); err != nil {
 					break
 				}
@@ -286,11 +286,11 @@ func TestWaiting_IsANoteWhileAllNodesHaveTheFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			object := &kinds.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Name: "cp", UID: "u", ResourceVersion: "9"}}
+			object := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Name: "cp", UID: "u", ResourceVersion: "9"}}
 			c := &Controller{}
 			c.Now = func() time.Time { return time.Unix(0, 0) }
 			c.writer = &reconcile.Writer{Client: backoff.New(apiServer{}, nil, c.Now)}
-			p := c.newPass(&kinds.Cluster{}, intent.Cluster{Enabled: !test.disabled})
+			p := c.newPass(&clusterv1.Cluster{}, intent.Cluster{Enabled: !test.disabled})
 			p.options.Rollout = test.rollout
 			reconciled, out, err := p.carryOut(t.Context(), reconcile.NewObject(object, test.kind, true),
 				plan.Decision{Findings: []finding.Finding{waits, other}})
@@ -317,7 +317,7 @@ func TestWaiting_IsANoteWhileAllNodesHaveTheFiles(t *testing.T) {
 func TestSummarize_CountsAnObjectWhoseNodesGetTheFilesInPlace(t *testing.T) {
 	t.Parallel()
 	object := func(change func(*reconcile.Reconciled)) []reconcile.Reconciled {
-		controlPlane := &kinds.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "cp"}}
+		controlPlane := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "cp"}}
 		one := reconcile.Reconciled{
 			Object: reconcile.NewObject(controlPlane, plan.KindControlPlane, true), Proxy: "team/http-proxy",
 		}
@@ -357,7 +357,7 @@ func TestRestoreNodes_WaitsForTheLabelThatTheCacheLacks(t *testing.T) {
 	t.Parallel()
 	p := &pass{
 		Controller: &Controller{Config: Config{Live: labelled{}}, inPlace: &workload.Follower{}},
-		cluster:    &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one", Annotations: restoring}},
+		cluster:    &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one", Annotations: restoring}},
 	}
 	if _, err := p.restoreNodes(t.Context(), nil); !apierrors.IsConflict(err) {
 		t.Errorf("error %v", err)
@@ -372,7 +372,7 @@ func TestRun_LeavesAPausedClusterAlone(t *testing.T) {
 		"without the label": {Paused: true},
 		"with a typo in it": {Paused: true, Unclear: errors.New("unclear")},
 	} {
-		if done, err := (&Controller{}).run(t.Context(), &kinds.Cluster{}, view); err != nil || !done.idle || done.gone {
+		if done, err := (&Controller{}).run(t.Context(), &clusterv1.Cluster{}, view); err != nil || !done.idle || done.gone {
 			t.Errorf("%s: %+v, %v", name, done, err)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // Reconcile changes the objects of one Cluster to the state that its label, annotations and proxy Secret desire.
-func (c *Controller) Reconcile(ctx context.Context, cluster *kinds.Cluster) (ctrl.Result, error) {
+func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
 	ctx = c.guarded.ForCluster(ctx, cluster)
 	view := intent.ClusterOf(cluster)
 	switch {
@@ -47,7 +47,7 @@ func (c *Controller) forget(cluster client.Object) {
 }
 
 // run runs a pass over a Cluster that is not being deleted.
-func (c *Controller) run(ctx context.Context, cluster *kinds.Cluster, view intent.Cluster) (result, error) {
+func (c *Controller) run(ctx context.Context, cluster *clusterv1.Cluster, view intent.Cluster) (result, error) {
 	switch {
 	case view.Paused:
 		return result{idle: true}, nil
@@ -79,7 +79,7 @@ type result struct {
 }
 
 // conclude reports the result of a pass, or the error that ended it. It is the only place that writes the condition.
-func (c *Controller) conclude(ctx context.Context, cluster *kinds.Cluster, done result,
+func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, done result,
 	err error,
 ) (ctrl.Result, error) {
 	out := done.Outcome

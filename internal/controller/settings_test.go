@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,7 +20,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -47,7 +48,7 @@ func settingsPass(counted *[]string) *pass {
 	c.Memory = &world.Memory{Secrets: proxySecrets{"http-proxy", "pool"}}
 	c.Resolved = func(outcome string) { *counted = append(*counted, outcome) }
 	c.writer = &reconcile.Writer{Client: backoff.New(apiServer{}, nil, c.Now)}
-	cluster := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one"}}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one"}}
 	return c.newPass(cluster, intent.Cluster{Namespace: "team", Name: "one", Enabled: true, EndpointHost: "cp.example.com"})
 }
 
@@ -136,10 +137,10 @@ func resolved(t *testing.T) (*pass, *resolve.Resolution) {
 type machineList struct{ client.Reader }
 
 func (machineList) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	if machines, is := list.(*kinds.MachineList); is {
-		machines.Items = []kinds.Machine{{
+	if machines, is := list.(*clusterv1.MachineList); is {
+		machines.Items = []clusterv1.Machine{{
 			ObjectMeta: metav1.ObjectMeta{Name: "cp-0"},
-			Status:     kinds.MachineStatus{Addresses: clusterv1.MachineAddresses{{Type: clusterv1.MachineInternalIP, Address: "10.77.0.61"}}},
+			Status:     clusterv1.MachineStatus{Addresses: clusterv1.MachineAddresses{{Type: clusterv1.MachineInternalIP, Address: "10.77.0.61"}}},
 		}}
 	}
 	return nil
@@ -163,7 +164,7 @@ func TestProxiedNodes_AreAWarning(t *testing.T) {
 func TestCarryOut_RecordsTheProxySecret(t *testing.T) {
 	t.Parallel()
 	p, main := resolved(t)
-	config := &kinds.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	reconciled, _, err := p.carryOut(t.Context(), reconcile.NewObject(config, plan.KindConfig, false), plan.Decision{Resolution: main})
 	if err != nil || reconciled.Proxy != "team/http-proxy" {
 		t.Errorf("the record has %q, error %v", reconciled.Proxy, err)
@@ -175,7 +176,7 @@ func TestReadOptions_OfATopologyAreChecked(t *testing.T) {
 	for name, annotations := range map[string]map[string]string{
 		"an output version": {contract.AnnotationOutputVersion: "none"}, "targets": {contract.AnnotationTargets: "windows"},
 	} {
-		cluster := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
+		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
 		p := (&Controller{writer: &reconcile.Writer{}}).newPass(cluster, intent.Cluster{Enabled: true, Topology: true})
 		if err := p.readOptions(); err == nil {
 			t.Errorf("%s: no error", name)
@@ -200,8 +201,8 @@ func TestNew_NeedsAllThatItUses(t *testing.T) {
 // TestPreview_ReportsWhatTheUserHasToChange has a Controller that can neither read nor write.
 func TestPreview_ReportsWhatTheUserHasToChange(t *testing.T) {
 	t.Parallel()
-	labelled := func() *kinds.Cluster {
-		return &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{
+	labelled := func() *clusterv1.Cluster {
+		return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 			Labels: map[string]string{contract.LabelEnabled: "yes"},
 		}}
 	}
@@ -221,8 +222,8 @@ func TestPreview_ReportsWhatTheUserHasToChange(t *testing.T) {
 func TestNotes_AreOfObjectsThatGetTheProxy(t *testing.T) {
 	t.Parallel()
 	p, main := resolved(t)
-	o := reconcile.NewObject(&kinds.KubeadmControlPlane{Spec: kinds.KubeadmControlPlaneSpec{
-		KubeadmConfigSpec: kinds.Bootstrap{BootCommands: []string{"true"}},
+	o := reconcile.NewObject(&controlplanev1.KubeadmControlPlane{Spec: controlplanev1.KubeadmControlPlaneSpec{
+		KubeadmConfigSpec: bootstrapv1.KubeadmConfigSpec{BootCommands: []string{"true"}},
 	}}, plan.KindControlPlane, false)
 	recipe := &patch.Recipe{Targets: contract.Targets()}
 	for name, test := range map[string]struct {
@@ -235,7 +236,7 @@ func TestNotes_AreOfObjectsThatGetTheProxy(t *testing.T) {
 		"certificates alone": {o, plan.Decision{Secret: "s", Recipe: &patch.Recipe{Targets: []contract.Target{contract.TargetTrust}}}, 0},
 		"without the proxy":  {o, plan.Decision{Recipe: &patch.Recipe{}}, 0},
 		"a conflict":         {o, plan.Decision{Resolution: main}, 0},
-		"no spec":            {reconcile.NewObject(&kinds.KubeadmControlPlane{}, plan.KindControlPlane, false), plan.Decision{Secret: "s", Recipe: recipe}, 0},
+		"no spec":            {reconcile.NewObject(&controlplanev1.KubeadmControlPlane{}, plan.KindControlPlane, false), plan.Decision{Secret: "s", Recipe: recipe}, 0},
 	} {
 		if got := p.notes(t.Context(), test.object, test.decision); len(got) != test.want {
 			t.Errorf("%s: %+v", name, got)

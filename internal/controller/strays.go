@@ -4,10 +4,12 @@ import (
 	"context"
 	"slices"
 
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -16,7 +18,7 @@ import (
 // still has the entries of the Cluster that it was patched for, which world.IndexPatchedFor finds.
 
 // strays returns those of patched, the templates that were patched for the Cluster, that no pool of it uses.
-func strays(objects []reconcile.Object, patched []kinds.KubeadmConfigTemplate) (strays []reconcile.Object) {
+func strays(objects []reconcile.Object, patched []bootstrapv1.KubeadmConfigTemplate) (strays []reconcile.Object) {
 	for i := range patched {
 		template := &patched[i]
 		known := func(o reconcile.Object) bool { return o.Kind == plan.KindTemplate && o.GetName() == template.Name }
@@ -29,7 +31,7 @@ func strays(objects []reconcile.Object, patched []kinds.KubeadmConfigTemplate) (
 
 // tidy removes our entries from templates that are now used by an unlabelled Cluster, and from unused ones when the
 // Cluster is not enabled any more. An unused template may still serve an old MachineSet. patched is that of strays.
-func (p *pass) tidy(ctx context.Context, objects []reconcile.Object, patched []kinds.KubeadmConfigTemplate) (
+func (p *pass) tidy(ctx context.Context, objects []reconcile.Object, patched []bootstrapv1.KubeadmConfigTemplate) (
 	out report.Outcome, err error,
 ) {
 	remove := p.want()
@@ -41,7 +43,7 @@ func (p *pass) tidy(ctx context.Context, objects []reconcile.Object, patched []k
 		}
 		theirs := false
 		if user != nil {
-			cluster := &kinds.Cluster{}
+			cluster := &clusterv1.Cluster{}
 			exists, err := p.reader.Get(ctx, p.view.Namespace, user.Cluster, cluster)
 			if err != nil {
 				return out, err

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -82,18 +84,18 @@ func TestUserData_WarnsOfWhatCannotFit(t *testing.T) {
 			t.Parallel()
 			server := &provider{spec: test.spec}
 			c := &Controller{Config: Config{Memory: &world.Memory{Live: server, Mapper: server}}}
-			p := c.newPass(&kinds.Cluster{}, intent.ClusterOf(&kinds.Cluster{Spec: kinds.ClusterSpec{InfrastructureRef: kinds.Reference{Kind: test.cluster, Name: "c"}}}))
-			own := kinds.Bootstrap{Files: []bootstrapv1.File{{Path: "/own", Content: strings.Repeat("x", test.file)}}}
+			p := c.newPass(&clusterv1.Cluster{}, intent.ClusterOf(&clusterv1.Cluster{Spec: clusterv1.ClusterSpec{InfrastructureRef: clusterv1.ContractVersionedObjectReference{Kind: test.cluster, Name: "c"}}}))
+			own := bootstrapv1.KubeadmConfigSpec{Files: []bootstrapv1.File{{Path: "/own", Content: strings.Repeat("x", test.file)}}}
 			var object kinds.BootstrapObject
 			kind := plan.KindControlPlane
 			if test.pool != "" {
 				kind = plan.KindTemplate
-				template := &kinds.KubeadmConfigTemplate{}
+				template := &bootstrapv1.KubeadmConfigTemplate{}
 				template.Spec.Template.Spec = own
 				object = template
 			} else {
-				controlPlane := &kinds.KubeadmControlPlane{Spec: kinds.KubeadmControlPlaneSpec{KubeadmConfigSpec: own}}
-				controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef = kinds.Reference{Kind: test.template, Name: test.template}
+				controlPlane := &controlplanev1.KubeadmControlPlane{Spec: controlplanev1.KubeadmControlPlaneSpec{KubeadmConfigSpec: own}}
+				controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: test.template, Name: test.template}
 				object = controlPlane
 			}
 			if _, err := kinds.Trim(object); err != nil {
@@ -103,7 +105,7 @@ func TestUserData_WarnsOfWhatCannotFit(t *testing.T) {
 				Object: reconcile.NewObject(object, kind, false), Decision: plan.Decision{Recipe: &recipe},
 			}
 			if test.pool != "" {
-				o.Pools = []plan.Pool{{Infrastructure: kinds.Reference{Kind: test.pool, Name: "m"}}}
+				o.Pools = []plan.Pool{{Infrastructure: clusterv1.ContractVersionedObjectReference{Kind: test.pool, Name: "m"}}}
 			}
 			var out report.Outcome
 			p.userData(t.Context(), &o, &out)

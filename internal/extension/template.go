@@ -88,11 +88,11 @@ func (t *template) asksForWindows() (bool, error) {
 // for an object whose fields do not have the types of the API: the API server refuses it.
 func (t *template) decode() kinds.BootstrapObject {
 	var (
-		object kinds.BootstrapObject = &kinds.KubeadmConfigTemplate{}
+		object kinds.BootstrapObject = &bootstrapv1.KubeadmConfigTemplate{}
 		want                         = bootstrapv1.GroupVersion.WithKind(plan.KindTemplate)
 	)
 	if t.isControlPlane() {
-		object, want = &kinds.KubeadmControlPlaneTemplate{},
+		object, want = &controlplanev1.KubeadmControlPlaneTemplate{},
 			controlplanev1.GroupVersion.WithKind("KubeadmControlPlaneTemplate")
 	}
 	readable := kinds.Decode(t.object, object) == nil

@@ -9,7 +9,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 // KindControlPlane is the only kind of control plane that is configured.
@@ -42,7 +41,7 @@ type Cluster struct {
 type Reference struct{ Group, Kind, Name string }
 
 // ClusterOf reads a Cluster.
-func ClusterOf(cluster *kinds.Cluster) Cluster {
+func ClusterOf(cluster *clusterv1.Cluster) Cluster {
 	_, annotated := cluster.Annotations[clusterv1.PausedAnnotation]
 	return Cluster{
 		Namespace:     cluster.Namespace,

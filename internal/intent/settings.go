@@ -5,9 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 // Kinds of pools.
@@ -65,13 +66,13 @@ func (s Settings) ApplyTo(cluster Cluster) Cluster {
 }
 
 // SettingsOf reads the settings of a Cluster, see ReadSettings.
-func SettingsOf(cluster *kinds.Cluster) (Settings, error) {
+func SettingsOf(cluster *clusterv1.Cluster) (Settings, error) {
 	return ReadSettings(SourceOf(cluster))
 }
 
 // SourceOf finds the annotations of a Cluster and, if it has one, the variables of its topology. Pools are in the order
 // of spec.topology.workers, machineDeployments first.
-func SourceOf(cluster *kinds.Cluster) Source {
+func SourceOf(cluster *clusterv1.Cluster) Source {
 	s, topology := Source{Annotations: cluster.Annotations}, cluster.Spec.Topology
 	if !topology.IsDefined() {
 		return s
@@ -95,7 +96,7 @@ func SourceOf(cluster *kinds.Cluster) Source {
 	return s
 }
 
-func valueOf(variables []kinds.Variable) []byte {
+func valueOf(variables []clusterv1.ClusterVariable) []byte {
 	for i := range variables {
 		if variables[i].Name == contract.VariableName {
 			return variables[i].Value.Raw

@@ -11,13 +11,12 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
-func clusterOf(t *testing.T, text string) *kinds.Cluster {
+func clusterOf(t *testing.T, text string) *clusterv1.Cluster {
 	t.Helper()
-	return api.Read[kinds.Cluster](t, text, &clusterv1.Cluster{})
+	return api.Read[clusterv1.Cluster](t, text, &clusterv1.Cluster{})
 }
 
 func defaults() intent.Options {

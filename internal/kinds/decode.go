@@ -8,8 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/conversion"
 	bootstrapv1beta1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1beta1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta1"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -17,45 +20,47 @@ import (
 // their apiVersion. With an error, into has the fields that could be read.
 func Decode(text []byte, into any) error {
 	switch o := into.(type) {
-	case *Cluster:
-		return convert(text, o, func(in *clusterv1beta1.Cluster, out *Cluster, s conversion.Scope) error {
+	case *clusterv1.Cluster:
+		return convert(text, o, func(in *clusterv1beta1.Cluster, out *clusterv1.Cluster, s conversion.Scope) error {
 			err := clusterv1beta1.Convert_v1beta1_Cluster_To_v1beta2_Cluster(in, out, s)
 			out.Spec.InfrastructureRef = reference(in.Spec.InfrastructureRef)
 			out.Spec.ControlPlaneRef = reference(in.Spec.ControlPlaneRef)
 			return err
 		})
-	case *Machine:
-		return convert(text, o, func(in *clusterv1beta1.Machine, out *Machine, s conversion.Scope) error {
+	case *clusterv1.Machine:
+		return convert(text, o, func(in *clusterv1beta1.Machine, out *clusterv1.Machine, s conversion.Scope) error {
 			err := clusterv1beta1.Convert_v1beta1_Machine_To_v1beta2_Machine(in, out, s)
 			addReferences(&in.Spec, &out.Spec)
 			return err
 		})
-	case *MachineDeployment:
-		return convert(text, o, func(in *clusterv1beta1.MachineDeployment, out *MachineDeployment, s conversion.Scope) error {
+	case *clusterv1.MachineDeployment:
+		return convert(text, o, func(
+			in *clusterv1beta1.MachineDeployment, out *clusterv1.MachineDeployment, s conversion.Scope,
+		) error {
 			err := clusterv1beta1.Convert_v1beta1_MachineDeployment_To_v1beta2_MachineDeployment(in, out, s)
 			addReferences(&in.Spec.Template.Spec, &out.Spec.Template.Spec)
 			return err
 		})
-	case *MachinePool:
-		return convert(text, o, func(in *clusterv1beta1.MachinePool, out *MachinePool, s conversion.Scope) error {
+	case *clusterv1.MachinePool:
+		return convert(text, o, func(in *clusterv1beta1.MachinePool, out *clusterv1.MachinePool, s conversion.Scope) error {
 			err := clusterv1beta1.Convert_v1beta1_MachinePool_To_v1beta2_MachinePool(in, out, s)
 			addReferences(&in.Spec.Template.Spec, &out.Spec.Template.Spec)
 			return err
 		})
-	case *KubeadmControlPlane:
+	case *controlplanev1.KubeadmControlPlane:
 		return convert(text, o, func(
-			in *controlplanev1beta1.KubeadmControlPlane, out *KubeadmControlPlane, s conversion.Scope,
+			in *controlplanev1beta1.KubeadmControlPlane, out *controlplanev1.KubeadmControlPlane, s conversion.Scope,
 		) error {
 			err := controlplanev1beta1.Convert_v1beta1_KubeadmControlPlane_To_v1beta2_KubeadmControlPlane(in, out, s)
 			out.Spec.MachineTemplate.Spec.InfrastructureRef = reference(&in.Spec.MachineTemplate.InfrastructureRef)
 			return err
 		})
-	case *KubeadmControlPlaneTemplate:
+	case *controlplanev1.KubeadmControlPlaneTemplate:
 		return convert(text, o,
 			controlplanev1beta1.Convert_v1beta1_KubeadmControlPlaneTemplate_To_v1beta2_KubeadmControlPlaneTemplate)
-	case *KubeadmConfigTemplate:
+	case *bootstrapv1.KubeadmConfigTemplate:
 		return convert(text, o, bootstrapv1beta1.Convert_v1beta1_KubeadmConfigTemplate_To_v1beta2_KubeadmConfigTemplate)
-	case *KubeadmConfig:
+	case *bootstrapv1.KubeadmConfig:
 		return convert(text, o, bootstrapv1beta1.Convert_v1beta1_KubeadmConfig_To_v1beta2_KubeadmConfig)
 	}
 	return kjson.UnmarshalCaseSensitivePreserveInts(text, into) //nolint:wrapcheck // it names the field
@@ -86,13 +91,13 @@ func convert[Old, New any, P object[New]](text []byte, into P,
 func isOlder(apiVersion string) bool { return strings.HasSuffix(apiVersion, "/v1beta1") }
 
 // addReferences converts the references of a Machine, which the conversions of the API leave to Cluster API's server.
-func addReferences(in *clusterv1beta1.MachineSpec, out *MachineSpec) {
+func addReferences(in *clusterv1beta1.MachineSpec, out *clusterv1.MachineSpec) {
 	out.Bootstrap.ConfigRef, out.InfrastructureRef = reference(in.Bootstrap.ConfigRef), reference(&in.InfrastructureRef)
 }
 
-func reference(in *corev1.ObjectReference) Reference {
+func reference(in *corev1.ObjectReference) clusterv1.ContractVersionedObjectReference {
 	if in == nil {
-		return Reference{}
+		return clusterv1.ContractVersionedObjectReference{}
 	}
-	return Reference{APIGroup: in.GroupVersionKind().Group, Kind: in.Kind, Name: in.Name}
+	return clusterv1.ContractVersionedObjectReference{APIGroup: in.GroupVersionKind().Group, Kind: in.Kind, Name: in.Name}
 }

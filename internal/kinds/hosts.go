@@ -142,7 +142,7 @@ func (w *walk) file(at finding.Place, f *bootstrapv1.File) (reads bool) {
 }
 
 // spec reads a bootstrap spec. It returns the indexes of the files at whose contents it looks.
-func (w *walk) spec(spec *Bootstrap) (read map[int]bool) {
+func (w *walk) spec(spec *bootstrapv1.KubeadmConfigSpec) (read map[int]bool) {
 	for _, part := range []struct {
 		name  string
 		value any
@@ -166,7 +166,7 @@ func (w *walk) spec(spec *Bootstrap) (read map[int]bool) {
 }
 
 // Hosts returns the hosts that a bootstrap spec names.
-func Hosts(spec *Bootstrap) []Host {
+func Hosts(spec *bootstrapv1.KubeadmConfigSpec) []Host {
 	var w walk
 	w.spec(spec)
 	return slices.DeleteFunc(w.hosts, func(h Host) bool { return w.own && h.Target == contract.TargetStaticPods })

@@ -20,39 +20,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// Cluster API's types.
-type (
-	Cluster                     = clusterv1.Cluster
-	ClusterList                 = clusterv1.ClusterList
-	ClusterSpec                 = clusterv1.ClusterSpec
-	Topology                    = clusterv1.Topology
-	Variable                    = clusterv1.ClusterVariable
-	ClusterClass                = clusterv1.ClusterClass
-	ClusterClassList            = clusterv1.ClusterClassList
-	Machine                     = clusterv1.Machine
-	MachineList                 = clusterv1.MachineList
-	MachineSpec                 = clusterv1.MachineSpec
-	MachineStatus               = clusterv1.MachineStatus
-	MachineTemplate             = clusterv1.MachineTemplateSpec
-	MachineBootstrap            = clusterv1.Bootstrap
-	Reference                   = clusterv1.ContractVersionedObjectReference
-	MachineDeployment           = clusterv1.MachineDeployment
-	MachineDeploymentList       = clusterv1.MachineDeploymentList
-	MachineDeploymentSpec       = clusterv1.MachineDeploymentSpec
-	MachinePool                 = clusterv1.MachinePool
-	MachinePoolList             = clusterv1.MachinePoolList
-	MachinePoolSpec             = clusterv1.MachinePoolSpec
-	KubeadmControlPlane         = controlplanev1.KubeadmControlPlane
-	KubeadmControlPlaneSpec     = controlplanev1.KubeadmControlPlaneSpec
-	KubeadmControlPlaneList     = controlplanev1.KubeadmControlPlaneList
-	KubeadmControlPlaneTemplate = controlplanev1.KubeadmControlPlaneTemplate
-	KubeadmConfigTemplate       = bootstrapv1.KubeadmConfigTemplate
-	KubeadmConfigTemplateList   = bootstrapv1.KubeadmConfigTemplateList
-	KubeadmConfig               = bootstrapv1.KubeadmConfig
-	KubeadmConfigList           = bootstrapv1.KubeadmConfigList
-	Bootstrap                   = bootstrapv1.KubeadmConfigSpec
-)
-
 // BootstrapObject is an object with a bootstrap spec.
 type BootstrapObject interface {
 	metav1.Object
@@ -70,24 +37,24 @@ func AddToScheme(scheme *runtime.Scheme) error {
 func NewBootstrapObject(kind string) BootstrapObject {
 	switch kind {
 	case "KubeadmControlPlane":
-		return &KubeadmControlPlane{}
+		return &controlplanev1.KubeadmControlPlane{}
 	case "KubeadmConfigTemplate":
-		return &KubeadmConfigTemplate{}
+		return &bootstrapv1.KubeadmConfigTemplate{}
 	default:
-		return &KubeadmConfig{}
+		return &bootstrapv1.KubeadmConfig{}
 	}
 }
 
 // SpecOf returns the bootstrap spec of an object, nil for an object of another kind.
-func SpecOf(object any) *Bootstrap {
+func SpecOf(object any) *bootstrapv1.KubeadmConfigSpec {
 	switch o := object.(type) {
-	case *KubeadmControlPlane:
+	case *controlplanev1.KubeadmControlPlane:
 		return &o.Spec.KubeadmConfigSpec
-	case *KubeadmControlPlaneTemplate:
+	case *controlplanev1.KubeadmControlPlaneTemplate:
 		return &o.Spec.Template.Spec.KubeadmConfigSpec
-	case *KubeadmConfigTemplate:
+	case *bootstrapv1.KubeadmConfigTemplate:
 		return &o.Spec.Template.Spec
-	case *KubeadmConfig:
+	case *bootstrapv1.KubeadmConfig:
 		return &o.Spec
 	}
 	return nil
@@ -105,7 +72,7 @@ func View(object any) patch.Spec {
 const maxIgnition = 64 << 10
 
 // ViewOf returns the part of a bootstrap spec on which decisions are made.
-func ViewOf(spec *Bootstrap) patch.Spec {
+func ViewOf(spec *bootstrapv1.KubeadmConfigSpec) patch.Spec {
 	view := patch.Spec{
 		PreKubeadmCommands: spec.PreKubeadmCommands, PostKubeadmCommands: spec.PostKubeadmCommands,
 		Format: string(spec.Format),
@@ -147,7 +114,7 @@ func rollConditions() []string {
 }
 
 // IsRolling reports whether Cluster API is adding or deleting Machines of a control plane, as far as it says.
-func IsRolling(o *KubeadmControlPlane) bool {
+func IsRolling(o *controlplanev1.KubeadmControlPlane) bool {
 	return slices.ContainsFunc(o.Status.Conditions, func(condition metav1.Condition) bool {
 		return condition.Status == metav1.ConditionTrue && slices.Contains(rollConditions(), condition.Type)
 	})

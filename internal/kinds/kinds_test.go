@@ -10,6 +10,9 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -64,7 +67,7 @@ func TestView_IsTheSameInBothVersions(t *testing.T) {
 			}
 			got := kinds.NewBootstrapObject(kind)
 			if kind == "KubeadmControlPlaneTemplate" {
-				got = &kinds.KubeadmControlPlaneTemplate{}
+				got = &controlplanev1.KubeadmControlPlaneTemplate{}
 			}
 			if err := kinds.Decode(fmt.Appendf(nil, object, group+version, kind, in), got); err != nil {
 				t.Fatal(err)
@@ -86,7 +89,7 @@ func TestView_IsTheSameInBothVersions(t *testing.T) {
 func TestDecode_FillsInWhatItCan(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"v1beta1", "v1beta2"} {
-		var got kinds.KubeadmConfig
+		var got bootstrapv1.KubeadmConfig
 		err := kinds.Decode([]byte(`{"apiVersion": "bootstrap.cluster.x-k8s.io/`+version+`", "spec": {"files": {}, "Format": "x",
 			"joinConfiguration": {"nodeRegistration": {"criSocket": 5}}, "preKubeadmCommands": ["a", 5]}}`), &got)
 		if view := kinds.View(&got); err == nil || !slices.Equal(view.PreKubeadmCommands, []string{"a", ""}) || view.Format != "" {
@@ -100,8 +103,8 @@ type location struct{ missing, alone int }
 // TestLocate_IsThatOfTheObject removes parents only if nothing else is in them, also nothing that is not read.
 func TestLocate_IsThatOfTheObject(t *testing.T) {
 	t.Parallel()
-	template, config, controlPlane := &kinds.KubeadmConfigTemplate{}, &kinds.KubeadmConfig{}, &kinds.KubeadmControlPlane{}
-	older := &kinds.KubeadmConfigTemplate{}
+	template, config, controlPlane := &bootstrapv1.KubeadmConfigTemplate{}, &bootstrapv1.KubeadmConfig{}, &controlplanev1.KubeadmControlPlane{}
+	older := &bootstrapv1.KubeadmConfigTemplate{}
 	older.APIVersion = "bootstrap.cluster.x-k8s.io/v1beta1"
 	for name, test := range map[string]struct {
 		object kinds.BootstrapObject
@@ -124,7 +127,7 @@ func TestLocate_IsThatOfTheObject(t *testing.T) {
 		"a config":            {config, `{"spec": {"files": [{"path": "a"}]}}`, location{0, 1}},
 		"a control plane":     {controlPlane, `{"spec": {"kubeadmConfigSpec": {"files": [{"path": "a"}]}}}`, location{0, 1}},
 		"one without a spec":  {controlPlane, `{"spec": {"version": "v1"}}`, location{1, 0}},
-		"a template of one":   {&kinds.KubeadmControlPlaneTemplate{}, `{"spec": {"template": {}}}`, location{2, 0}},
+		"a template of one":   {&controlplanev1.KubeadmControlPlaneTemplate{}, `{"spec": {"template": {}}}`, location{2, 0}},
 	} {
 		at := kinds.Locate(test.object, []byte(test.text))
 		if got := (location{at.Missing, at.Alone}); got != test.want || at.Decoded {
@@ -268,12 +271,12 @@ func TestTrim_LosesNothingThatIsRead(t *testing.T) {
 		keeps  []string
 	}{
 		"KubeadmControlPlane": {
-			&kinds.KubeadmControlPlane{}, `"spec": {"version": "v1", "kubeadmConfigSpec": ` + spec + `},
+			&controlplanev1.KubeadmControlPlane{}, `"spec": {"version": "v1", "kubeadmConfigSpec": ` + spec + `},
 				"status": {"replicas": 1, "conditions": ` + conditions("RollingOut", "Paused") + `}`, []string{"RollingOut", "Paused"},
 		},
-		"KubeadmConfigTemplate": {&kinds.KubeadmConfigTemplate{}, `"spec": {"template": {"spec": ` + spec + `}}`, nil},
+		"KubeadmConfigTemplate": {&bootstrapv1.KubeadmConfigTemplate{}, `"spec": {"template": {"spec": ` + spec + `}}`, nil},
 		"KubeadmConfig": {
-			&kinds.KubeadmConfig{}, `"spec": ` + spec + `, "status": {"dataSecretName": "d",
+			&bootstrapv1.KubeadmConfig{}, `"spec": ` + spec + `, "status": {"dataSecretName": "d",
 				"conditions": ` + conditions("DataSecretAvailable") + `}`, []string{"DataSecretAvailable"},
 		},
 	} {
@@ -329,7 +332,7 @@ func checkMetadata(t *testing.T, kind string, object client.Object) {
 func TestTrim_KeepsOneVariable(t *testing.T) {
 	t.Parallel()
 	const variables = `[{"name": "` + contract.VariableName + `", "value": {"secretName": "s"}}, {"name": "other", "value": "secret"}]`
-	cluster := read[kinds.Cluster](t, `{`+full+`, "spec": {"topology": {"version": "v1", "variables": `+variables+`,
+	cluster := read[clusterv1.Cluster](t, `{`+full+`, "spec": {"topology": {"version": "v1", "variables": `+variables+`,
 		"controlPlane": {"variables": {"overrides": `+variables+`}}, "workers": {
 			"machineDeployments": [{"variables": {"overrides": `+variables+`}}],
 			"machinePools": [{"variables": {"overrides": `+variables+`}}]}}}}`)
@@ -338,7 +341,7 @@ func TestTrim_KeepsOneVariable(t *testing.T) {
 	}
 	checkMetadata(t, "Cluster", cluster)
 	topology := cluster.Spec.Topology
-	for i, v := range [][]kinds.Variable{
+	for i, v := range [][]clusterv1.ClusterVariable{
 		topology.Variables, topology.ControlPlane.Variables.Overrides,
 		topology.Workers.MachineDeployments[0].Variables.Overrides, topology.Workers.MachinePools[0].Variables.Overrides,
 	} {

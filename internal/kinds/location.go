@@ -5,6 +5,9 @@ import (
 	"path"
 	"strings"
 
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -12,11 +15,11 @@ import (
 // does not accept empty: the others have other fields.
 func parentsOf(object any) (parents []string, alone int) {
 	switch object.(type) {
-	case *KubeadmControlPlane:
+	case *controlplanev1.KubeadmControlPlane:
 		return []string{"/spec", "/spec/kubeadmConfigSpec"}, 1
-	case *KubeadmControlPlaneTemplate:
+	case *controlplanev1.KubeadmControlPlaneTemplate:
 		return []string{"/spec", "/spec/template", "/spec/template/spec", "/spec/template/spec/kubeadmConfigSpec"}, 1
-	case *KubeadmConfigTemplate:
+	case *bootstrapv1.KubeadmConfigTemplate:
 		return []string{"/spec", "/spec/template", "/spec/template/spec"}, 3
 	default:
 		return []string{"/spec"}, 1

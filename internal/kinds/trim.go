@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -19,16 +20,16 @@ func Trim(object any) (any, error) {
 		trimMetadata(o)
 	}
 	switch o := object.(type) {
-	case *Cluster:
+	case *clusterv1.Cluster:
 		o.Status.Conditions = conditions(o.Status.Conditions, contract.ConditionProxyConfigured,
 			contract.ConditionProxyPublished, clusterv1.ClusterTopologyReconciledCondition)
 		trimTopology(&o.Spec.Topology)
-	case *KubeadmControlPlane:
+	case *controlplanev1.KubeadmControlPlane:
 		o.Status.Conditions = conditions(o.Status.Conditions, append(rollConditions(), clusterv1.PausedCondition)...)
 		for i := range o.Status.Conditions {
 			o.Status.Conditions[i].Message = ""
 		}
-	case *KubeadmConfig:
+	case *bootstrapv1.KubeadmConfig:
 		o.Status.Conditions = conditions(o.Status.Conditions, bootstrapv1.KubeadmConfigDataSecretAvailableCondition)
 	}
 	if spec := SpecOf(object); spec != nil {
@@ -43,8 +44,8 @@ func trimMetadata(o metav1.Object) {
 	delete(o.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 }
 
-func trimTopology(t *Topology) {
-	lists := [][]Variable{t.Variables, t.ControlPlane.Variables.Overrides}
+func trimTopology(t *clusterv1.Topology) {
+	lists := [][]clusterv1.ClusterVariable{t.Variables, t.ControlPlane.Variables.Overrides}
 	for i := range t.Workers.MachineDeployments {
 		lists = append(lists, t.Workers.MachineDeployments[i].Variables.Overrides)
 	}
@@ -60,7 +61,7 @@ func trimTopology(t *Topology) {
 	}
 }
 
-func trimFiles(spec *Bootstrap) {
+func trimFiles(spec *bootstrapv1.KubeadmConfigSpec) {
 	read := new(walk).spec(spec)
 	for i := range spec.Files {
 		f := fileOf(&spec.Files[i])

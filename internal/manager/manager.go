@@ -14,6 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/rest"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
@@ -27,7 +30,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/publisher"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
@@ -224,8 +226,8 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 // read are the objects that decisions read from the manager's ctrlcache.
 func read(installation resolve.Installation) []client.Object {
 	objects := []client.Object{
-		&kinds.Cluster{}, &kinds.KubeadmControlPlane{}, &kinds.MachineDeployment{}, &kinds.MachinePool{},
-		&kinds.KubeadmConfigTemplate{}, &kinds.KubeadmConfig{}, &corev1.Secret{}, world.MachineMetadata(),
+		&clusterv1.Cluster{}, &controlplanev1.KubeadmControlPlane{}, &clusterv1.MachineDeployment{}, &clusterv1.MachinePool{},
+		&bootstrapv1.KubeadmConfigTemplate{}, &bootstrapv1.KubeadmConfig{}, &corev1.Secret{}, world.MachineMetadata(),
 	}
 	if installation.Secret != (types.NamespacedName{}) {
 		objects = append(objects, world.NamespaceMetadata())

@@ -33,7 +33,7 @@ type Booted struct {
 	patch.Spec
 
 	// Own is the whole spec.
-	Own        *kinds.Bootstrap
+	Own        *bootstrapv1.KubeadmConfigSpec
 	Targets    []contract.Target
 	Options    intent.Options
 	Resolution *resolve.Resolution

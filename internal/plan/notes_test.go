@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -112,7 +113,7 @@ func TestNotes_AreWhatASpecAsksForAndDoesNotGet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var own kinds.Bootstrap
+			var own bootstrapv1.KubeadmConfigSpec
 			if text, err := yaml.YAMLToJSON([]byte(test.spec)); err != nil || kinds.Decode(text, &own) != nil && !test.wrong {
 				t.Fatal(err)
 			}

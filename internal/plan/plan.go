@@ -13,7 +13,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -40,10 +39,10 @@ type Pool struct {
 	// Cluster is the name of its Cluster.
 	Cluster string
 	// Bootstrap is its bootstrap object: a KubeadmConfigTemplate or, for a MachinePool, a KubeadmConfig.
-	Bootstrap kinds.Reference
+	Bootstrap clusterv1.ContractVersionedObjectReference
 	// Infrastructure is what its machines are created from: a machine template or, for a MachinePool, a pool of the
 	// provider.
-	Infrastructure kinds.Reference
+	Infrastructure clusterv1.ContractVersionedObjectReference
 	// Annotations are those of the pool. They are not a copy.
 	Annotations map[string]string
 	// Version is the Kubernetes version of its Machines.
@@ -66,7 +65,7 @@ func (p Pool) BootstrapKind() string {
 // PoolOf returns the relevant part of a MachineDeployment or MachinePool, or of what manifests have in their form.
 func PoolOf(object metav1.Object) Pool {
 	var p Pool
-	read := func(kind, topologyName, cluster string, machine kinds.MachineSpec) {
+	read := func(kind, topologyName, cluster string, machine clusterv1.MachineSpec) {
 		p = Pool{
 			Pool: intent.Pool{
 				Kind: kind, Name: object.GetName(),
@@ -80,10 +79,10 @@ func PoolOf(object metav1.Object) Pool {
 		}
 	}
 	switch o := object.(type) {
-	case *kinds.MachineDeployment:
+	case *clusterv1.MachineDeployment:
 		read(cmp.Or(o.Kind, intent.KindMachineDeployment), o.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel],
 			o.Spec.ClusterName, o.Spec.Template.Spec)
-	case *kinds.MachinePool:
+	case *clusterv1.MachinePool:
 		read(cmp.Or(o.Kind, intent.KindMachinePool), o.Labels[clusterv1.ClusterTopologyMachinePoolNameLabel],
 			o.Spec.ClusterName, o.Spec.Template.Spec)
 	}

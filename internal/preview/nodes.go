@@ -10,7 +10,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
@@ -27,10 +26,10 @@ type InPlace struct {
 
 // inPlace returns the nodes that are changed in place, of a Cluster that asks for it. begins reports that the Cluster
 // has not asked for these targets before.
-func inPlace(ctx context.Context, api client.Reader, cluster *kinds.Cluster, result Result, begins bool) (
+func inPlace(ctx context.Context, api client.Reader, cluster *clusterv1.Cluster, result Result, begins bool) (
 	all []InPlace, err error,
 ) {
-	var machines kinds.MachineList
+	var machines clusterv1.MachineList
 	if err := api.List(ctx, &machines, client.InNamespace(cluster.Namespace),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
 		return nil, fmt.Errorf("listing Machines: %w", err)
@@ -61,7 +60,7 @@ func inPlace(ctx context.Context, api client.Reader, cluster *kinds.Cluster, res
 			continue
 		}
 		for _, p := range o.Pools {
-			var pool kinds.MachinePool
+			var pool clusterv1.MachinePool
 			key := client.ObjectKey{Namespace: cluster.Namespace, Name: p.Object}
 			if err := api.Get(ctx, key, &pool); client.IgnoreNotFound(err) != nil {
 				return nil, fmt.Errorf("reading MachinePool %s: %w", key, err)

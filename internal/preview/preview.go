@@ -30,7 +30,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
@@ -172,7 +171,7 @@ func (r *runner) run(ctx context.Context) (result Result, err error) {
 
 func (r *runner) try(ctx context.Context) (Result, error) {
 	api, o := r.api, r.Options
-	cluster, key := &kinds.Cluster{}, client.ObjectKey{Namespace: o.Namespace, Name: o.Cluster}
+	cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: o.Namespace, Name: o.Cluster}
 	if err := api.Get(ctx, key, cluster); err != nil {
 		return Result{}, fmt.Errorf("reading Cluster %s: %w", key, err)
 	}
@@ -214,7 +213,7 @@ func (r *runner) try(ctx context.Context) (Result, error) {
 }
 
 // hintOf says why the controller configures no proxy for a Cluster, or returns "".
-func hintOf(cluster *kinds.Cluster) string {
+func hintOf(cluster *clusterv1.Cluster) string {
 	switch view := intent.ClusterOf(cluster); {
 	case view.Paused:
 		return "it is paused, so the controller changes nothing"
@@ -228,7 +227,7 @@ func hintOf(cluster *kinds.Cluster) string {
 }
 
 // inPlaceTargets returns the targets of a Cluster that asks for updates in place, and nil for another.
-func inPlaceTargets(cluster *kinds.Cluster) (targets []contract.Target) {
+func inPlaceTargets(cluster *clusterv1.Cluster) (targets []contract.Target) {
 	settings, err := intent.SettingsOf(cluster)
 	if err == nil && settings.Options.Rollout == contract.RolloutInPlace && intent.IsEnabled(cluster.Labels) {
 		targets = settings.Options.Targets
@@ -365,7 +364,7 @@ func changesSpec(kind types.PatchType, data []byte) bool {
 }
 
 // rolls says which Machines would be replaced.
-func rolls(ctx context.Context, w *world.Reader, cluster *kinds.Cluster, result Result) ([]Roll, error) {
+func rolls(ctx context.Context, w *world.Reader, cluster *clusterv1.Cluster, result Result) ([]Roll, error) {
 	machines := &metav1.PartialObjectMetadataList{}
 	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
 	if err := w.List(ctx, machines, client.InNamespace(cluster.Namespace),

@@ -10,12 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
@@ -106,7 +106,7 @@ func TestHintOf_SaysThatAClusterHasNoLabel(t *testing.T) {
 	t.Parallel()
 	const none = `it has no label capi-proxy-patcher.io/enabled=true, so the controller configures no proxy for it, and removes what it has written before`
 	for value, want := range map[string]string{"": none, "false": none, "true": "", "yes please": `"yes please"`} {
-		cluster := &kinds.Cluster{}
+		cluster := &clusterv1.Cluster{}
 		if value != "" {
 			cluster.Labels = map[string]string{contract.LabelEnabled: value}
 		}
@@ -179,7 +179,7 @@ func TestInPlaceTargets_AreThoseOfAnnotationsOrOfTheVariable(t *testing.T) {
 		`{"metadata": {"annotations": {"capi-proxy-patcher.io/targets": "containerd"}}}`:                           {contract.TargetContainerd},
 		`{"spec": {"topology": {"variables": [{"name": "capiProxyPatcher", "value": {"targets": ["kubelet"]}}]}}}`: {contract.TargetKubelet},
 	} {
-		cluster := &kinds.Cluster{}
+		cluster := &clusterv1.Cluster{}
 		if err := json.Unmarshal([]byte(text), cluster); err != nil {
 			t.Fatal(err)
 		}

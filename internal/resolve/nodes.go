@@ -9,11 +9,11 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpproxy"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
@@ -31,7 +31,7 @@ func (r Resolution) AsksNodes(options intent.Options) bool {
 
 // ProxiedNodes warns of the addresses of Machines of a Cluster that control-plane nodes ask through the proxy. It
 // counts what a Machine that joins later asks, so one Machine is enough.
-func (r Resolution) ProxiedNodes(options intent.Options, machines []kinds.Machine) []finding.Finding {
+func (r Resolution) ProxiedNodes(options intent.Options, machines []clusterv1.Machine) []finding.Finding {
 	if !r.AsksNodes(options) {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (r Resolution) IsProxied(address string) (host string, proxied bool) {
 // asked returns the addresses under which kube-apiserver asks a node, by the order that kubeadm gives it, and etcd
 // advertises itself: internal ones, or else external ones, or else names. Addresses that only the node has are not
 // asked.
-func asked(machine *kinds.Machine) (asked []string) {
+func asked(machine *clusterv1.Machine) (asked []string) {
 	for _, types := range [][]string{{"InternalIP"}, {"ExternalIP"}, {"Hostname", "InternalDNS"}} {
 		for _, address := range machine.Status.Addresses {
 			of, value := string(address.Type), address.Address

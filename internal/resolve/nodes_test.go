@@ -9,7 +9,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
@@ -63,9 +62,9 @@ func TestProxiedNodes_AreThoseThatOtherNodesAskThroughTheProxy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			machine := kinds.Machine{Status: kinds.MachineStatus{Addresses: test.addresses}}
+			machine := clusterv1.Machine{Status: clusterv1.MachineStatus{Addresses: test.addresses}}
 			machine.Name = "m"
-			found := resolution.ProxiedNodes(test.options, []kinds.Machine{machine})
+			found := resolution.ProxiedNodes(test.options, []clusterv1.Machine{machine})
 			got := ""
 			if len(found) > 0 {
 				got, _ = strings.CutSuffix(found[0].Message, ", which NO_PROXY does not have")

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 // State compares Machines with the configuration.
@@ -90,7 +90,7 @@ func isInPlace(reason string) bool {
 
 // Rows returns the rows of Clusters by namespace and name. generated are the generated Secrets, of which only the
 // metadata is read, or nil if they are not known.
-func Rows(clusters []kinds.Cluster, generated []metav1.PartialObjectMetadata) []Row {
+func Rows(clusters []clusterv1.Cluster, generated []metav1.PartialObjectMetadata) []Row {
 	type key struct{ namespace, name string }
 	secrets := make(map[key]map[string]string, len(generated))
 	for i := range generated {
@@ -109,7 +109,7 @@ func Rows(clusters []kinds.Cluster, generated []metav1.PartialObjectMetadata) []
 
 // RowOf returns the row of a Cluster. generated are the annotations of its generated Secret, nil if it has none or they
 // are not known.
-func RowOf(cluster *kinds.Cluster, generated map[string]string) Row {
+func RowOf(cluster *clusterv1.Cluster, generated map[string]string) Row {
 	asks, _ := intent.SettingsOf(cluster) // what cannot be read is in the condition
 	view := asks.ApplyTo(intent.ClusterOf(cluster))
 	row := Row{Namespace: cluster.Namespace, Name: cluster.Name, Paused: view.Paused}

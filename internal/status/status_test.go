@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
@@ -104,8 +104,8 @@ func TestSentence_CountsAllMachinesAndNamesTheFirst(t *testing.T) {
 }
 
 // cluster is a Cluster with a condition and a record.
-func cluster(namespace, name, conditionStatus, reason, record string, annotations ...string) kinds.Cluster {
-	c := kinds.Cluster{ObjectMeta: metav1.ObjectMeta{
+func cluster(namespace, name, conditionStatus, reason, record string, annotations ...string) clusterv1.Cluster {
+	c := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name,
 		Labels: map[string]string{contract.LabelEnabled: "true"}, Annotations: map[string]string{},
 	}}
@@ -128,14 +128,14 @@ func cluster(namespace, name, conditionStatus, reason, record string, annotation
 	return c
 }
 
-func clusters() ([]kinds.Cluster, []metav1.PartialObjectMetadata) {
+func clusters() ([]clusterv1.Cluster, []metav1.PartialObjectMetadata) {
 	hosted := cluster("b", "hosted", "False", contract.ReasonTemplateNotSupported, "")
 	hosted.Spec.ControlPlaneRef.Kind = "KamajiControlPlane"
 	old := []status.Group{
 		group(plan.KindControlPlane, "cp", noon.Add(-90*time.Minute), noon), group("MachineDeployment", "md", noon.Add(-73*time.Hour)),
 		group("MachinePool", "mp", noon),
 	}
-	all := []kinds.Cluster{
+	all := []clusterv1.Cluster{
 		hosted,
 		cluster("b", "fine", "True", contract.ReasonConfigured, ""),
 		cluster("a", "rotated", "True", contract.ReasonConfigured, status.Record(old)),
@@ -269,7 +269,7 @@ func TestIsCurrent_NeedsAComparison(t *testing.T) {
 
 func TestTable_ShowsPausedClustersAndWhatIsPublished(t *testing.T) {
 	t.Parallel()
-	cluster := &kinds.Cluster{}
+	cluster := &clusterv1.Cluster{}
 	cluster.Name, cluster.Spec.Paused = "prod", new(true)
 	cluster.Status.Conditions = []metav1.Condition{
 		{Type: contract.ConditionProxyConfigured, Status: "False", Reason: "InvalidSettings"},

@@ -152,7 +152,8 @@ func (a *ownedWrite) answer(ctx context.Context, decision plan.Decision) answer 
 	for _, found := range intent.CheckBootstrap(a.asked.GetAnnotations()) {
 		warnings = append(warnings, contract.Name+": "+found.String())
 	}
-	operations := append(patch.Operations(kinds.Locate(a.asked.BootstrapObject, a.asked.text), kinds.View(a.asked.BootstrapObject), decision.Edits),
+	at, spec := kinds.Locate(a.asked.BootstrapObject, a.asked.text), kinds.View(a.asked.BootstrapObject)
+	operations := append(patch.Operations(at, spec, decision.Edits),
 		plan.AnnotationOperations(a.asked.GetAnnotations(), decision.Annotations)...)
 	if len(operations) > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Patching at admission", "edits", len(decision.Edits))

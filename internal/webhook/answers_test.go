@@ -12,9 +12,9 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
@@ -26,16 +26,16 @@ type user struct {
 	*testing.T
 
 	kind    string
-	cluster kinds.Cluster
+	cluster clusterv1.Cluster
 	stored  map[string]any
 }
 
 // write sends a write and returns what the API server stores.
 func (u *user) write(asked map[string]any) map[string]any {
 	u.Helper()
-	pool := kinds.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "workers"}}
+	pool := clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "workers"}}
 	pool.Spec.ClusterName = u.cluster.Name
-	pool.Spec.Template.Spec.Bootstrap.ConfigRef = kinds.Reference{
+	pool.Spec.Template.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
 		Kind: plan.KindTemplate,
 		Name: "one",
 	}

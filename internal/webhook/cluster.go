@@ -7,6 +7,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -27,7 +28,7 @@ const KindCluster = "Cluster"
 
 // admitCluster answers a write to a Cluster. What it cannot read passes unchanged.
 func (w *Webhook) admitCluster(ctx context.Context, request *admissionv1.AdmissionRequest) answer {
-	var stored, asked kinds.Cluster
+	var stored, asked clusterv1.Cluster
 	if request.Operation != admissionv1.Update ||
 		kinds.Decode(request.OldObject.Raw, &stored) != nil ||
 		kinds.Decode(request.Object.Raw, &asked) != nil ||
@@ -62,7 +63,7 @@ type decision struct {
 
 // decideCluster decides about the annotations of a topology in a write that changes the Cluster stored to asked.
 // Annotations that it does not return stay as the write has them.
-func decideCluster(stored, asked *kinds.Cluster) decision {
+func decideCluster(stored, asked *clusterv1.Cluster) decision {
 	if !stored.Spec.Topology.IsDefined() || !asked.Spec.Topology.IsDefined() || !asked.DeletionTimestamp.IsZero() {
 		return decision{}
 	}
@@ -98,7 +99,7 @@ func decideCluster(stored, asked *kinds.Cluster) decision {
 // survives writes of manifests without the annotation, and ends when the label has its former value again or the
 // Cluster asks for RolloutImmediate. A label that is restored after an upgrade has changed some objects changes these
 // again and begins another hold. The controller ends a hold when nothing runs the version any more.
-func holdAfter(stored *kinds.Cluster, was, is, immediate bool) (value string, decided bool) {
+func holdAfter(stored *clusterv1.Cluster, was, is, immediate bool) (value string, decided bool) {
 	version := stored.Spec.Topology.Version
 	hold, held := intent.FreezeOf(stored.Annotations)
 	running := ptr.Deref(stored.Status.Initialization.ControlPlaneInitialized, false)

@@ -6,9 +6,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
@@ -41,9 +41,9 @@ func TestAdmission_OfKubeadmConfigs(t *testing.T) {
 			if test.rollout != "" {
 				cluster.Annotations = map[string]string{contract.AnnotationRollout: test.rollout}
 			}
-			pool := &kinds.MachinePool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "md"}}
+			pool := &clusterv1.MachinePool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "md"}}
 			pool.Spec.ClusterName = "one"
-			pool.Spec.Template.Spec.Bootstrap.ConfigRef = kinds.Reference{
+			pool.Spec.Template.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
 				APIGroup: bootstrapv1.GroupVersion.Group, Kind: plan.KindConfig, Name: "md",
 			}
 			cached, live := newWorld(t, cluster, pool), newWorld(t)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -21,7 +20,7 @@ import (
 // owner is the Cluster, and the pools, that a bootstrap object belongs to.
 type owner struct {
 	// cluster is nil if it is not known yet, or if there is none.
-	cluster *kinds.Cluster
+	cluster *clusterv1.Cluster
 	// pools of the Cluster that use the object.
 	pools []plan.Pool
 	// foreign is a pool of another Cluster that uses it too, or nil.
@@ -43,11 +42,11 @@ func (w *Webhook) owner(ctx context.Context, object write) (owner, error) {
 
 // clusterOfControlPlane finds the Cluster that refers to a KubeadmControlPlane. Its own label and owner reference
 // appear only after Cluster API has seen it, and do not count if the Cluster refers to another one.
-func (w *Webhook) clusterOfControlPlane(ctx context.Context, object write) (*kinds.Cluster, error) {
+func (w *Webhook) clusterOfControlPlane(ctx context.Context, object write) (*clusterv1.Cluster, error) {
 	if object.name == "" {
 		return nil, nil //nolint:nilnil // nothing refers to an object without a name
 	}
-	refers := func(cluster *kinds.Cluster) bool {
+	refers := func(cluster *clusterv1.Cluster) bool {
 		ref := cluster.Spec.ControlPlaneRef
 		return ref.Kind == plan.KindControlPlane && ref.Name == object.name
 	}
@@ -57,7 +56,7 @@ func (w *Webhook) clusterOfControlPlane(ctx context.Context, object write) (*kin
 			return cluster, err
 		}
 	}
-	var clusters kinds.ClusterList
+	var clusters clusterv1.ClusterList
 	err := w.Cached.List(ctx, &clusters, client.InNamespace(object.namespace),
 		client.MatchingFields{world.IndexControlPlane: object.name}, client.UnsafeDisableDeepCopy)
 	if err != nil || len(clusters.Items) == 0 {
@@ -69,7 +68,7 @@ func (w *Webhook) clusterOfControlPlane(ctx context.Context, object write) (*kin
 	if err != nil {
 		return nil, fmt.Errorf("listing Clusters: %w", err)
 	}
-	if i := slices.IndexFunc(clusters.Items, func(c kinds.Cluster) bool { return refers(&c) }); i >= 0 {
+	if i := slices.IndexFunc(clusters.Items, func(c clusterv1.Cluster) bool { return refers(&c) }); i >= 0 {
 		return &clusters.Items[i], nil
 	}
 	return nil, nil //nolint:nilnil // the Cluster does not exist yet
@@ -78,7 +77,7 @@ func (w *Webhook) clusterOfControlPlane(ctx context.Context, object write) (*kin
 // ownerOfTemplate finds the pools that refer to a KubeadmConfigTemplate and their Cluster, else the Cluster that owns
 // it.
 func (w *Webhook) ownerOfTemplate(ctx context.Context, object write) (owner, error) {
-	pools, err := w.pools(ctx, object, &kinds.MachineDeploymentList{})
+	pools, err := w.pools(ctx, object, &clusterv1.MachineDeploymentList{})
 	if err != nil {
 		return owner{}, err
 	}
@@ -91,7 +90,7 @@ func (w *Webhook) ownerOfConfig(ctx context.Context, object write) (owner, error
 	labels := object.asked.GetLabels()
 	deployment, name := labels[clusterv1.MachineDeploymentNameLabel], labels[clusterv1.ClusterNameLabel]
 	if deployment == "" && !object.hasOwner("Machine") && !object.hasOwner("MachineSet") {
-		pools, err := w.pools(ctx, object, &kinds.MachinePoolList{})
+		pools, err := w.pools(ctx, object, &clusterv1.MachinePoolList{})
 		if err != nil || len(pools) > 0 {
 			if err != nil {
 				return owner{}, err
@@ -106,7 +105,7 @@ func (w *Webhook) ownerOfConfig(ctx context.Context, object write) (owner, error
 	if err != nil || deployment == "" {
 		return owner{cluster: cluster}, err
 	}
-	md := &kinds.MachineDeployment{}
+	md := &clusterv1.MachineDeployment{}
 	exists, err := w.get(ctx, client.ObjectKey{Namespace: object.namespace, Name: deployment}, md)
 	if err != nil {
 		return owner{}, err
@@ -192,11 +191,11 @@ func poolsOf(list client.ObjectList, object write) []plan.Pool {
 		}
 	}
 	switch typed := list.(type) {
-	case *kinds.MachineDeploymentList:
+	case *clusterv1.MachineDeploymentList:
 		for i := range typed.Items {
 			add(plan.PoolOf(&typed.Items[i]))
 		}
-	case *kinds.MachinePoolList:
+	case *clusterv1.MachinePoolList:
 		for i := range typed.Items {
 			add(plan.PoolOf(&typed.Items[i]))
 		}
@@ -205,8 +204,8 @@ func poolsOf(list client.ObjectList, object write) []plan.Pool {
 }
 
 // cluster returns a Cluster, nil if there is none.
-func (w *Webhook) cluster(ctx context.Context, namespace, name string) (*kinds.Cluster, error) {
-	cluster := &kinds.Cluster{}
+func (w *Webhook) cluster(ctx context.Context, namespace, name string) (*clusterv1.Cluster, error) {
+	cluster := &clusterv1.Cluster{}
 	exists, err := w.get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cluster)
 	if err != nil || !exists {
 		return nil, err
@@ -217,8 +216,8 @@ func (w *Webhook) cluster(ctx context.Context, namespace, name string) (*kinds.C
 // clusterOfNow reads a Cluster of the cache again from the API server. One manifest may set the label, or remove it,
 // and milliseconds later change the control plane so that its Machines are replaced, with or without the proxy. If the
 // API server does not answer, the Cluster of the cache counts.
-func (w *Webhook) clusterOfNow(ctx context.Context, cached *kinds.Cluster) *kinds.Cluster {
-	cluster := &kinds.Cluster{}
+func (w *Webhook) clusterOfNow(ctx context.Context, cached *clusterv1.Cluster) *clusterv1.Cluster {
+	cluster := &clusterv1.Cluster{}
 	if err := w.Live.Get(ctx, client.ObjectKeyFromObject(cached), cluster); err != nil {
 		ctrl.LoggerFrom(ctx).V(2).Info("Deciding by the Cluster of the cache", "reason", err.Error())
 		return cached

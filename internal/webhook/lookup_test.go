@@ -6,9 +6,10 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
@@ -21,15 +22,15 @@ type manyPools struct {
 func (m *manyPools) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
 	var asked client.ListOptions
 	asked.ApplyOptions(options)
-	deployments := list.(*kinds.MachineDeploymentList) //nolint:forcetypeassert // nothing else is asked for
+	deployments := list.(*clusterv1.MachineDeploymentList) //nolint:forcetypeassert // nothing else is asked for
 	deployments.Items = nil
 	for i := range m.count {
 		if asked.Limit > 0 && int64(i) == asked.Limit {
 			deployments.Continue = "more"
 			break
 		}
-		deployment := kinds.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("md-%05d", i)}}
-		deployment.Spec.Template.Spec.Bootstrap.ConfigRef = kinds.Reference{Kind: plan.KindTemplate, Name: "shared"}
+		deployment := clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("md-%05d", i)}}
+		deployment.Spec.Template.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{Kind: plan.KindTemplate, Name: "shared"}
 		deployments.Items = append(deployments.Items, deployment)
 		m.sent++
 	}
@@ -42,7 +43,7 @@ func TestPools_ReadsBoundedlyFromTheAPIServer(t *testing.T) {
 		live := &manyPools{count: count}
 		w := &Webhook{Cached: &manyPools{}, Live: live}
 		pools, err := w.pools(t.Context(), write{kind: plan.KindTemplate, namespace: "team", name: "shared"},
-			&kinds.MachineDeploymentList{})
+			&clusterv1.MachineDeploymentList{})
 		if err != nil || len(pools) != want || live.sent > maxLive {
 			t.Errorf("%d MachineDeployments: %d pools after %d were read (%v), want %d", count, len(pools), live.sent, err, want)
 		}
@@ -58,15 +59,15 @@ type manyClusters struct {
 func (m *manyClusters) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
 	var asked client.ListOptions
 	asked.ApplyOptions(options)
-	clusters := list.(*kinds.ClusterList) //nolint:forcetypeassert // nothing else is asked for
+	clusters := list.(*clusterv1.ClusterList) //nolint:forcetypeassert // nothing else is asked for
 	clusters.Items = nil
 	for i := range m.count {
 		if asked.Limit > 0 && int64(i) == asked.Limit {
 			clusters.Continue = "more"
 			break
 		}
-		cluster := kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%05d", i)}}
-		cluster.Spec.ControlPlaneRef = kinds.Reference{Kind: plan.KindControlPlane, Name: "own"}
+		cluster := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%05d", i)}}
+		cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{Kind: plan.KindControlPlane, Name: "own"}
 		if i == m.refers {
 			cluster.Spec.ControlPlaneRef.Name = "shared"
 		}
@@ -92,7 +93,7 @@ func TestClusterOfControlPlane_ReadsBoundedlyFromTheAPIServer(t *testing.T) {
 		live := &manyClusters{count: test.count, refers: test.refers}
 		w := &Webhook{Cached: &manyClusters{}, Live: live}
 		cluster, err := w.clusterOfControlPlane(t.Context(),
-			write{kind: plan.KindControlPlane, namespace: "team", name: "shared", asked: object{BootstrapObject: &kinds.KubeadmConfig{}}})
+			write{kind: plan.KindControlPlane, namespace: "team", name: "shared", asked: object{BootstrapObject: &bootstrapv1.KubeadmConfig{}}})
 		if err != nil || cluster != nil != test.found || live.sent > maxLive {
 			t.Errorf("%+v: found %v after %d Clusters were read (%v)", test, cluster != nil, live.sent, err)
 		}

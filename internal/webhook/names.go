@@ -6,6 +6,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -44,7 +45,7 @@ func (w *Webhook) admitNames(ctx context.Context, request *admissionv1.Admission
 		}
 		labels := object.Metadata.Labels
 		if request.Kind.Kind != KindCluster {
-			cluster := &kinds.Cluster{}
+			cluster := &clusterv1.Cluster{}
 			key := client.ObjectKey{Namespace: request.Namespace, Name: object.Spec.ClusterName}
 			if err := w.Cached.Get(ctx, key, cluster); err != nil {
 				return answer{}, client.IgnoreNotFound(err)
@@ -64,7 +65,7 @@ func unknownNames(request *admissionv1.AdmissionRequest) []string {
 	warn := func(text string) { warnings = append(warnings, finding.Cut(contract.Name+": "+text, maxWarning)) }
 	var found []finding.Finding
 	if request.Kind.Kind == KindCluster {
-		var cluster kinds.Cluster
+		var cluster clusterv1.Cluster
 		if kinds.Decode(request.Object.Raw, &cluster) != nil {
 			return nil
 		}

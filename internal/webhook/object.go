@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -113,9 +115,9 @@ func (w write) isRunning() bool {
 		return false
 	}
 	switch o := w.stored.BootstrapObject.(type) {
-	case *kinds.KubeadmConfig:
+	case *bootstrapv1.KubeadmConfig:
 		return o.Status.DataSecretName != ""
-	case *kinds.KubeadmControlPlane:
+	case *controlplanev1.KubeadmControlPlane:
 		return ptr.Deref(o.Status.Replicas, 0) > 0
 	default:
 		return false
@@ -124,7 +126,7 @@ func (w write) isRunning() bool {
 
 // isBusy reports whether Cluster API works on a control plane.
 func (w write) isBusy() bool {
-	o, ok := w.stored.BootstrapObject.(*kinds.KubeadmControlPlane)
+	o, ok := w.stored.BootstrapObject.(*controlplanev1.KubeadmControlPlane)
 	if !ok {
 		return false
 	}

@@ -9,11 +9,11 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
@@ -139,17 +139,17 @@ func TestAdmission_LeavesAControlPlaneThatHasBegun(t *testing.T) {
 	paused.Spec.Paused = new(true)
 	for name, test := range map[string]struct {
 		cached, live client.Object
-		cluster      *kinds.Cluster
+		cluster      *clusterv1.Cluster
 		want         bool // it is patched
 		asks         int  // the API server for the KubeadmConfigs
 	}{
 		"nothing of it exists":                      {want: true, asks: 1},
-		"the cache has its first Machine, to adopt": {cached: &kinds.Machine{ObjectMeta: first}},
-		"the cache has the KubeadmConfig before it": {cached: &kinds.KubeadmConfig{ObjectMeta: first}},
-		"a KubeadmConfig was restored a moment ago": {live: &kinds.KubeadmConfig{ObjectMeta: first}, asks: 1},
+		"the cache has its first Machine, to adopt": {cached: &clusterv1.Machine{ObjectMeta: first}},
+		"the cache has the KubeadmConfig before it": {cached: &bootstrapv1.KubeadmConfig{ObjectMeta: first}},
+		"a KubeadmConfig was restored a moment ago": {live: &bootstrapv1.KubeadmConfig{ObjectMeta: first}, asks: 1},
 		"it is moved here before its Machines":      {cluster: paused},
-		"a worker begins":                           {cached: &kinds.KubeadmConfig{ObjectMeta: worker}, live: &kinds.KubeadmConfig{ObjectMeta: worker}, want: true, asks: 1},
-		"another control plane begins":              {cached: &kinds.Machine{ObjectMeta: other}, live: &kinds.KubeadmConfig{ObjectMeta: other}, want: true, asks: 1},
+		"a worker begins":                           {cached: &bootstrapv1.KubeadmConfig{ObjectMeta: worker}, live: &bootstrapv1.KubeadmConfig{ObjectMeta: worker}, want: true, asks: 1},
+		"another control plane begins":              {cached: &clusterv1.Machine{ObjectMeta: other}, live: &bootstrapv1.KubeadmConfig{ObjectMeta: other}, want: true, asks: 1},
 	} {
 		for write, stored := range map[string]string{"create": "", "update": asked} {
 			t.Run(name+", "+write, func(t *testing.T) {

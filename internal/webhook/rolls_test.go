@@ -4,8 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
@@ -26,7 +27,7 @@ func TestAdmission_DecidesAWriteThatRollsByTheLabelOfNow(t *testing.T) {
 	before := clusterNamed("one", false)
 	before.Status.Conditions = nil
 	for name, test := range map[string]struct {
-		cached, live  *kinds.Cluster
+		cached, live  *clusterv1.Cluster
 		stored, asked string
 		want, asks    bool
 	}{

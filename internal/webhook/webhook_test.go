@@ -21,17 +21,16 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
-func labelled() kinds.Cluster {
-	cluster := kinds.Cluster{ObjectMeta: metav1.ObjectMeta{
+func labelled() clusterv1.Cluster {
+	cluster := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "one", Labels: map[string]string{contract.LabelEnabled: contract.LabelEnabledValue},
 	}}
-	cluster.Spec.ControlPlaneRef = kinds.Reference{Kind: plan.KindControlPlane, Name: "cp"}
+	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{Kind: plan.KindControlPlane, Name: "cp"}
 	return cluster
 }
 
@@ -206,7 +205,7 @@ func TestAdmission_AdmitsOtherWritesUnchanged(t *testing.T) {
 	const object = `{"metadata":{"name":"cp"%s},"spec":{}}`
 	for name, test := range map[string]struct {
 		metadata string
-		cluster  func(*kinds.Cluster)
+		cluster  func(*clusterv1.Cluster)
 		request  func(*admissionv1.AdmissionRequest)
 		reads    bool
 	}{
@@ -215,14 +214,14 @@ func TestAdmission_AdmitsOtherWritesUnchanged(t *testing.T) {
 		}},
 		"of a topology":              {metadata: `,"labels":{"topology.cluster.x-k8s.io/owned":""}`},
 		"of an object that goes":     {metadata: `,"deletionTimestamp":"2026-01-01T00:00:00Z"`},
-		"of a Cluster without label": {cluster: func(c *kinds.Cluster) { c.Labels = nil }, reads: true},
-		"of a paused Cluster":        {cluster: func(c *kinds.Cluster) { c.Spec.Paused = new(true) }, reads: true},
-		"of a Cluster with a class": {cluster: func(c *kinds.Cluster) {
+		"of a Cluster without label": {cluster: func(c *clusterv1.Cluster) { c.Labels = nil }, reads: true},
+		"of a paused Cluster":        {cluster: func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }, reads: true},
+		"of a Cluster with a class": {cluster: func(c *clusterv1.Cluster) {
 			c.Spec.Topology.ClassRef.Name = "class"
 		}, reads: true},
 		"of an object that the Cluster does not refer to": {
 			metadata: `,"labels":{"cluster.x-k8s.io/cluster-name":"one"}`, cluster: func(
-				c *kinds.Cluster,
+				c *clusterv1.Cluster,
 			) {
 				c.Spec.ControlPlaneRef.Name = "other"
 			}, reads: true,

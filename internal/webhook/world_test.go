@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -42,7 +41,7 @@ func newWorld(t *testing.T, objects ...client.Object) *shown {
 }
 
 // clustersOf shows Clusters.
-func clustersOf(t *testing.T, clusters ...kinds.Cluster) *shown {
+func clustersOf(t *testing.T, clusters ...clusterv1.Cluster) *shown {
 	t.Helper()
 	w := newWorld(t)
 	for i := range clusters {
@@ -60,7 +59,7 @@ func (w *shown) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 	switch kind := into.GetObjectKind().GroupVersionKind().Kind; into.(type) {
 	case *corev1.Secret:
 		w.gets = append(w.gets, key.Name)
-	case *kinds.Cluster:
+	case *clusterv1.Cluster:
 		w.clusters++
 	default:
 		if kind == "Secret" {
@@ -82,7 +81,7 @@ func (w *shown) List(ctx context.Context, list client.ObjectList, o ...client.Li
 }
 
 // clusterNamed is a Cluster that is labelled, or was and is still reported on.
-func clusterNamed(name string, enabled bool) *kinds.Cluster {
+func clusterNamed(name string, enabled bool) *clusterv1.Cluster {
 	cluster := labelled()
 	cluster.Name = name
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.10", Port: 6443}
@@ -94,10 +93,10 @@ func clusterNamed(name string, enabled bool) *kinds.Cluster {
 }
 
 // deployment is MachineDeployment md, which uses KubeadmConfigTemplate md.
-func deployment(cluster string) *kinds.MachineDeployment {
-	pool := &kinds.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "md"}}
+func deployment(cluster string) *clusterv1.MachineDeployment {
+	pool := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "md"}}
 	pool.Spec.ClusterName = cluster
-	pool.Spec.Template.Spec.Bootstrap.ConfigRef = kinds.Reference{
+	pool.Spec.Template.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
 		APIGroup: bootstrapv1.GroupVersion.Group, Kind: plan.KindTemplate, Name: "md",
 	}
 	return pool

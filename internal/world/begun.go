@@ -8,10 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 // ControlPlanes finds out whether a change of a control plane's bootstrap configuration replaces a Machine.
@@ -46,7 +45,7 @@ func (c ControlPlanes) Begun(ctx context.Context, namespace, cluster string) (bo
 	ofControlPlane := client.MatchingLabelsSelector{Selector: selected}
 	machines := &metav1.PartialObjectMetadataList{}
 	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
-	configs := &kinds.KubeadmConfigList{}
+	configs := &bootstrapv1.KubeadmConfigList{}
 	in := client.InNamespace(namespace)
 	for _, list := range []client.ObjectList{machines, configs} {
 		err := c.Cached.List(ctx, list, in, client.MatchingFields{IndexLabel: cluster}, ofControlPlane,

@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -20,9 +20,9 @@ func objects(t *testing.T, kind string, all ...metav1.ObjectMeta) *counted {
 	for _, metadata := range all {
 		switch kind {
 		case "Machine":
-			reader.Add(&kinds.Machine{ObjectMeta: metadata})
+			reader.Add(&clusterv1.Machine{ObjectMeta: metadata})
 		case "KubeadmConfig":
-			reader.Add(&kinds.KubeadmConfig{ObjectMeta: metadata})
+			reader.Add(&bootstrapv1.KubeadmConfig{ObjectMeta: metadata})
 		}
 	}
 	return &counted{Reader: reader}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,7 +46,7 @@ func CacheOptions(namespace string, resync time.Duration) (cache.Options, error)
 			&corev1.Secret{}: {
 				Label: generated, Transform: trim(generatedSecret), UnsafeDisableDeepCopy: new(true),
 			},
-			&kinds.Cluster{}: {SyncPeriod: &resync},
+			&clusterv1.Cluster{}: {SyncPeriod: &resync},
 		},
 	}
 	if namespace != "" {

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,26 +48,26 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		field  string
 		values client.IndexerFunc
 	}{
-		{&kinds.Cluster{}, IndexControlPlane, func(object client.Object) []string {
-			cluster, ok := object.(*kinds.Cluster)
+		{&clusterv1.Cluster{}, IndexControlPlane, func(object client.Object) []string {
+			cluster, ok := object.(*clusterv1.Cluster)
 			if !ok || cluster.Spec.ControlPlaneRef.Kind != plan.KindControlPlane {
 				return nil
 			}
 			return []string{cluster.Spec.ControlPlaneRef.Name}
 		}},
-		{&kinds.Cluster{}, IndexSecret, secretNames},
-		{&kinds.KubeadmConfigTemplate{}, IndexTopology, topologyOf},
-		{&kinds.MachineDeployment{}, IndexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
-		{&kinds.MachinePool{}, IndexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
+		{&clusterv1.Cluster{}, IndexSecret, secretNames},
+		{&bootstrapv1.KubeadmConfigTemplate{}, IndexTopology, topologyOf},
+		{&clusterv1.MachineDeployment{}, IndexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
+		{&clusterv1.MachinePool{}, IndexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
 		{
-			&kinds.MachineDeployment{}, IndexBootstrap,
+			&clusterv1.MachineDeployment{}, IndexBootstrap,
 			poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name }),
 		},
-		{&kinds.MachinePool{}, IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
-		{&kinds.MachineDeployment{}, IndexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
-		{&kinds.MachinePool{}, IndexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
-		{&kinds.KubeadmConfigTemplate{}, IndexPatchedFor, PatchedFor},
-		{&kinds.KubeadmConfig{}, IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
+		{&clusterv1.MachinePool{}, IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
+		{&clusterv1.MachineDeployment{}, IndexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
+		{&clusterv1.MachinePool{}, IndexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
+		{&bootstrapv1.KubeadmConfigTemplate{}, IndexPatchedFor, PatchedFor},
+		{&bootstrapv1.KubeadmConfig{}, IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
 		{&corev1.Secret{}, IndexLabel, secretsOf(false)},
 		{&corev1.Secret{}, IndexOutputs, secretsOf(true)},
 		{MachineMetadata(), IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
@@ -135,7 +136,7 @@ func poolIndex(value func(plan.Pool) string) client.IndexerFunc {
 // secretNames are the names under which proxy Secrets of a Cluster and of the pools of its topology are looked up,
 // without the one that has the name of the Cluster: an index keeps some 270 bytes for each value.
 func secretNames(object client.Object) []string {
-	cluster, ok := object.(*kinds.Cluster)
+	cluster, ok := object.(*clusterv1.Cluster)
 	if !ok {
 		return nil
 	}
@@ -163,7 +164,7 @@ func secretNames(object client.Object) []string {
 
 // topologyOf returns the values of IndexTopology.
 func topologyOf(object client.Object) []string {
-	template, ok := object.(*kinds.KubeadmConfigTemplate)
+	template, ok := object.(*bootstrapv1.KubeadmConfigTemplate)
 	if !ok || !plan.IsTopologyOwned(template.Labels) || !patch.IsPatched(kinds.View(template)) {
 		return nil
 	}
@@ -172,7 +173,7 @@ func topologyOf(object client.Object) []string {
 
 // PatchedFor returns the values of IndexPatchedFor.
 func PatchedFor(object client.Object) []string {
-	template, ok := object.(*kinds.KubeadmConfigTemplate)
+	template, ok := object.(*bootstrapv1.KubeadmConfigTemplate)
 	if !ok {
 		return nil
 	}

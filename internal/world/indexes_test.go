@@ -8,7 +8,6 @@ import (
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
@@ -45,7 +44,7 @@ func TestSecrets_FindTheClustersThatMayUseThem(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, secretNames(api.Read[kinds.Cluster](t, test.cluster, &clusterv1.Cluster{}))); diff != "" {
+			if diff := cmp.Diff(test.want, secretNames(api.Read[clusterv1.Cluster](t, test.cluster, &clusterv1.Cluster{}))); diff != "" {
 				t.Errorf("names (-want +got):\n%s", diff)
 			}
 		})
@@ -70,7 +69,7 @@ func TestTopology_TemplatesAreFoundByTheirCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if diff := cmp.Diff(test.want,
-				topologyOf(api.Read[kinds.KubeadmConfigTemplate](t, test.template, &bootstrapv1.KubeadmConfigTemplate{}))); diff != "" {
+				topologyOf(api.Read[bootstrapv1.KubeadmConfigTemplate](t, test.template, &bootstrapv1.KubeadmConfigTemplate{}))); diff != "" {
 				t.Errorf("Clusters (-want +got):\n%s", diff)
 			}
 		})

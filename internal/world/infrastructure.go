@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -72,7 +72,7 @@ func (m *Memory) Templates(ctx context.Context, namespace string, pools []plan.P
 // same name may replace it. With fresh the API server is asked again about a template that was missing: for Machines,
 // which have been created from it, and for a write, which comes only once.
 func (m *Memory) Template(
-	ctx context.Context, namespace string, reference kinds.Reference, fresh bool,
+	ctx context.Context, namespace string, reference clusterv1.ContractVersionedObjectReference, fresh bool,
 ) (Template, error) {
 	key := templateKey{reference.APIGroup, reference.Kind, namespace, reference.Name}
 	if m.Known == nil {

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/cache"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -50,7 +50,7 @@ func TestInfrastructure_BacksOffForAnAbsentTemplate(t *testing.T) {
 	live := &templates{os: map[string]string{}}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	infrastructure := demo(live, func() time.Time { return now })
-	reference := kinds.Reference{
+	reference := clusterv1.ContractVersionedObjectReference{
 		APIGroup: "infrastructure.cluster.x-k8s.io",
 		Kind:     "DemoMachineTemplate", Name: "later",
 	}
@@ -95,7 +95,7 @@ func TestInfrastructure_FindsWindowsInTheMachineTemplate(t *testing.T) {
 	read := func(kind, name, evidence string, exists bool, asked int) {
 		t.Helper()
 		before := live.asked
-		reference := kinds.Reference{
+		reference := clusterv1.ContractVersionedObjectReference{
 			APIGroup: "infrastructure.cluster.x-k8s.io",
 			Kind:     kind, Name: name,
 		}

@@ -6,12 +6,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
@@ -53,9 +53,9 @@ func ClusterOfOutput(_ context.Context, object client.Object) []ctrl.Request {
 
 func ofPool(_ context.Context, object client.Object) []ctrl.Request {
 	switch pool := object.(type) {
-	case *kinds.MachineDeployment:
+	case *clusterv1.MachineDeployment:
 		return requestFor(pool.Namespace, pool.Spec.ClusterName)
-	case *kinds.MachinePool:
+	case *clusterv1.MachinePool:
 		return requestFor(pool.Namespace, pool.Spec.ClusterName)
 	}
 	return nil
@@ -63,7 +63,7 @@ func ofPool(_ context.Context, object client.Object) []ctrl.Request {
 
 // clusters lists the Clusters that options select. of is the kind of the object for which they are looked up.
 func (c Clusters) clusters(ctx context.Context, of string, options ...client.ListOption) []ctrl.Request {
-	var clusters kinds.ClusterList
+	var clusters clusterv1.ClusterList
 	if err := c.Client.List(ctx, &clusters, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing Clusters of "+of)
 		return nil
@@ -90,7 +90,7 @@ func (c Clusters) OfControlPlane(ctx context.Context, object client.Object) []ct
 // OfTemplate finds the Clusters by the pools that refer to the template, and those that it was patched for: a
 // KubeadmConfigTemplate has no label, and an owner reference only after Cluster API has seen it.
 func (c Clusters) OfTemplate(ctx context.Context, object client.Object) []ctrl.Request {
-	var pools kinds.MachineDeploymentList
+	var pools clusterv1.MachineDeploymentList
 	if err := c.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
 		client.MatchingFields{IndexBootstrap: object.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing MachineDeployments of KubeadmConfigTemplate")
@@ -110,7 +110,7 @@ func (c Clusters) OfTemplate(ctx context.Context, object client.Object) []ctrl.R
 // KubeadmConfig, which a user creates without a label.
 func (c Clusters) OfConfig(ctx context.Context, object client.Object) []ctrl.Request {
 	requests := ClusterOfLabel(ctx, object)
-	var pools kinds.MachinePoolList
+	var pools clusterv1.MachinePoolList
 	if err := c.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
 		client.MatchingFields{IndexBootstrap: object.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing MachinePools of KubeadmConfig")
@@ -142,18 +142,18 @@ func (c Clusters) OfProxySecret(ctx context.Context, secret *corev1.Secret) []ct
 	if cluster, found := strings.CutSuffix(name, contract.ClusterSecretSuffix); found {
 		requests = append(requests, requestFor(namespace, cluster)...)
 	}
-	for _, list := range []client.ObjectList{&kinds.MachineDeploymentList{}, &kinds.MachinePoolList{}} {
+	for _, list := range []client.ObjectList{&clusterv1.MachineDeploymentList{}, &clusterv1.MachinePoolList{}} {
 		if err := c.Client.List(ctx, list, client.InNamespace(namespace),
 			client.MatchingFields{IndexSecret: name}, client.UnsafeDisableDeepCopy); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Listing pools of Secret")
 			continue
 		}
 		switch pools := list.(type) {
-		case *kinds.MachineDeploymentList:
+		case *clusterv1.MachineDeploymentList:
 			for i := range pools.Items {
 				requests = append(requests, ofPool(ctx, &pools.Items[i])...)
 			}
-		case *kinds.MachinePoolList:
+		case *clusterv1.MachinePoolList:
 			for i := range pools.Items {
 				requests = append(requests, ofPool(ctx, &pools.Items[i])...)
 			}
@@ -179,7 +179,7 @@ func (c Clusters) OfPool(ctx context.Context, object client.Object) []ctrl.Reque
 	if pool.Bootstrap.Kind != plan.KindTemplate {
 		return requests
 	}
-	template := &kinds.KubeadmConfigTemplate{}
+	template := &bootstrapv1.KubeadmConfigTemplate{}
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: object.GetNamespace(), Name: pool.Bootstrap.Name}, template)
 	if client.IgnoreNotFound(err) != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Reading KubeadmConfigTemplate of MachineDeployment")

@@ -8,13 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -32,23 +32,23 @@ func named(namespace, name string, labels ...string) metav1.ObjectMeta {
 // MachineDeployment of a and the MachinePool of b name Secret other.
 func TestClusters_AreThoseThatAChangeConcerns(t *testing.T) {
 	t.Parallel()
-	cluster := func(namespace, name string) *kinds.Cluster {
-		c := &kinds.Cluster{ObjectMeta: named(namespace, name, contract.LabelEnabled, contract.LabelEnabledValue)}
-		c.Spec.ControlPlaneRef = kinds.Reference{Kind: plan.KindControlPlane, Name: name + "-cp"}
+	cluster := func(namespace, name string) *clusterv1.Cluster {
+		c := &clusterv1.Cluster{ObjectMeta: named(namespace, name, contract.LabelEnabled, contract.LabelEnabledValue)}
+		c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{Kind: plan.KindControlPlane, Name: name + "-cp"}
 		return c
 	}
 	b := cluster("team", "b")
 	b.Annotations = map[string]string{contract.AnnotationSecret: "own"}
-	deployment := &kinds.MachineDeployment{ObjectMeta: named("team", "md")}
+	deployment := &clusterv1.MachineDeployment{ObjectMeta: named("team", "md")}
 	deployment.Annotations = map[string]string{contract.AnnotationSecret: "other"}
 	deployment.Spec.ClusterName = "a"
-	deployment.Spec.Template.Spec.Bootstrap.ConfigRef = kinds.Reference{Kind: plan.KindTemplate, Name: "t"}
-	pool := &kinds.MachinePool{ObjectMeta: named("team", "mp")}
+	deployment.Spec.Template.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{Kind: plan.KindTemplate, Name: "t"}
+	pool := &clusterv1.MachinePool{ObjectMeta: named("team", "mp")}
 	pool.Annotations = deployment.Annotations
 	pool.Spec.ClusterName = "b"
-	pool.Spec.Template.Spec.Bootstrap.ConfigRef = kinds.Reference{Kind: plan.KindConfig, Name: "k"}
-	read := func(text string) *kinds.KubeadmConfigTemplate {
-		template := &kinds.KubeadmConfigTemplate{}
+	pool.Spec.Template.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{Kind: plan.KindConfig, Name: "k"}
+	read := func(text string) *bootstrapv1.KubeadmConfigTemplate {
+		template := &bootstrapv1.KubeadmConfigTemplate{}
 		if err := yaml.UnmarshalStrict([]byte(text), template); err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func TestClusters_AreThoseThatAChangeConcerns(t *testing.T) {
 		`, contentFrom: {secret: {name: z-proxy-files, key: ` + contract.KeyProxyEnv + `}}}]}}}}`)
 	old := read(`{metadata: {namespace: far, labels: {topology.cluster.x-k8s.io/owned: "", cluster.x-k8s.io/cluster-name: one}}}`)
 	reader, err := world.Of(t.Context(), cluster("team", "a"), b, cluster("far", "c"),
-		&kinds.Cluster{ObjectMeta: named("team", "off")}, deployment, pool, patched)
+		&clusterv1.Cluster{ObjectMeta: named("team", "off")}, deployment, pool, patched)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestClusters_AreThoseThatAChangeConcerns(t *testing.T) {
 		"a generated Secret is no output": {world.ClusterOfOutput(t.Context(), object(generated)), ""},
 		"a control plane":                 {c.OfControlPlane(t.Context(), object(named("team", "a-cp"))), "team/a"},
 		"one of another namespace":        {c.OfControlPlane(t.Context(), object(named("far", "a-cp"))), ""},
-		"a template of a pool":            {c.OfTemplate(t.Context(), &kinds.KubeadmConfigTemplate{ObjectMeta: named("team", "t")}), "team/a"},
+		"a template of a pool":            {c.OfTemplate(t.Context(), &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: named("team", "t")}), "team/a"},
 		"a config of a MachinePool":       {c.OfConfig(t.Context(), object(named("team", "k"))), "team/b"},
 		"a config with a label":           {c.OfConfig(t.Context(), object(named("team", "x", clusterv1.ClusterNameLabel, "a"))), "team/a"},
 		"one that was patched for z":      {c.OfTemplate(t.Context(), patched), "team/a team/z"},

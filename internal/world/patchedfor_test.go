@@ -5,13 +5,14 @@ import (
 	"slices"
 	"testing"
 
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 func TestPatchedFor_KnowsTheClusterWithoutTheSecret(t *testing.T) {
 	t.Parallel()
-	var template kinds.KubeadmConfigTemplate
+	var template bootstrapv1.KubeadmConfigTemplate
 	if err := json.Unmarshal([]byte(`{"spec":{"template":{"spec":{"files":[{"path":"`+contract.PathProxyEnv+
 		`","contentFrom":{"secret":{"name":"prod.md.md.proxy-files","key":"`+contract.KeyProxyEnv+`"}}}]}}}}`),
 		&template); err != nil {

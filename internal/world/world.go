@@ -14,12 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 // Reader is a client.Reader with the controller's indexes. It is for one goroutine.
@@ -120,10 +121,10 @@ func lists() map[string]client.ObjectList {
 	machines := &metav1.PartialObjectMetadataList{}
 	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
 	return map[string]client.ObjectList{
-		"Cluster": &kinds.ClusterList{}, "MachineDeployment": &kinds.MachineDeploymentList{},
-		"MachinePool": &kinds.MachinePoolList{}, "Machine": machines, "Secret": &corev1.SecretList{},
-		"KubeadmControlPlane":   &kinds.KubeadmControlPlaneList{},
-		"KubeadmConfigTemplate": &kinds.KubeadmConfigTemplateList{}, "KubeadmConfig": &kinds.KubeadmConfigList{},
+		"Cluster": &clusterv1.ClusterList{}, "MachineDeployment": &clusterv1.MachineDeploymentList{},
+		"MachinePool": &clusterv1.MachinePoolList{}, "Machine": machines, "Secret": &corev1.SecretList{},
+		"KubeadmControlPlane":   &controlplanev1.KubeadmControlPlaneList{},
+		"KubeadmConfigTemplate": &bootstrapv1.KubeadmConfigTemplateList{}, "KubeadmConfig": &bootstrapv1.KubeadmConfigList{},
 	}
 }
 

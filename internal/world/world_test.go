@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -25,9 +24,9 @@ func of(t *testing.T, objects ...client.Object) *world.Reader {
 	return r
 }
 
-func cluster(controlPlane string) *kinds.Cluster {
-	c := &kinds.Cluster{ObjectMeta: named("ns", "prod")}
-	c.Spec.ControlPlaneRef = kinds.Reference{Kind: plan.KindControlPlane, Name: controlPlane}
+func cluster(controlPlane string) *clusterv1.Cluster {
+	c := &clusterv1.Cluster{ObjectMeta: named("ns", "prod")}
+	c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{Kind: plan.KindControlPlane, Name: controlPlane}
 	return c
 }
 
@@ -41,13 +40,13 @@ func TestReader_ListsByTheControllersIndexes(t *testing.T) {
 	t.Parallel()
 	r := of(t, cluster("cp"))
 	for name, want := range map[string]int{"cp": 1, "other": 0} {
-		var found kinds.ClusterList
+		var found clusterv1.ClusterList
 		err := r.List(t.Context(), &found, client.InNamespace("ns"), client.MatchingFields{world.IndexControlPlane: name})
 		if err != nil || len(found.Items) != want {
 			t.Errorf("%s: %d Clusters, want %d: %v", name, len(found.Items), want, err)
 		}
 	}
-	var found kinds.ClusterList
+	var found clusterv1.ClusterList
 	if err := r.List(t.Context(), &found, client.MatchingFields{"nobody": "cp"}); err == nil {
 		t.Error("an index that the controller has not is read")
 	}
@@ -60,7 +59,7 @@ func TestReader_GivesCopies(t *testing.T) {
 	t.Parallel()
 	stored := cluster("cp")
 	r := of(t, stored)
-	got := &kinds.Cluster{}
+	got := &clusterv1.Cluster{}
 	if err := r.Get(t.Context(), client.ObjectKeyFromObject(stored), got); err != nil {
 		t.Fatal(err)
 	}
@@ -79,10 +78,10 @@ func TestReader_DoesNotTakeMetadataForAnObject(t *testing.T) {
 	machine := world.MachineMetadata()
 	machine.ObjectMeta = named("ns", "m")
 	machine.Labels = map[string]string{clusterv1.ClusterNameLabel: "prod"}
-	full := &kinds.Machine{ObjectMeta: named("ns", "full")}
+	full := &clusterv1.Machine{ObjectMeta: named("ns", "full")}
 	full.Labels = machine.Labels
 	r := of(t, machine)
-	if err := r.Get(t.Context(), client.ObjectKeyFromObject(machine), &kinds.Machine{}); err == nil {
+	if err := r.Get(t.Context(), client.ObjectKeyFromObject(machine), &clusterv1.Machine{}); err == nil {
 		t.Error("metadata are read as a Machine, whose other fields would look as if they were empty")
 	}
 	r = of(t, full)
@@ -115,7 +114,7 @@ func TestSnapshot_ListsAKindOnceAndShowsChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		var clusters kinds.ClusterList
+		var clusters clusterv1.ClusterList
 		err := r.List(t.Context(), &clusters, client.MatchingFields{world.IndexControlPlane: "new"})
 		if err != nil || len(clusters.Items) != 1 {
 			t.Fatalf("%d changed Clusters: %v", len(clusters.Items), err)
@@ -130,7 +129,7 @@ func TestSnapshot_ListsAKindOnceAndShowsChanges(t *testing.T) {
 			t.Errorf("the cache of generated Secrets shows %s: %t, want %t: %v", name, err == nil, want, err)
 		}
 	}
-	live := &kinds.Cluster{}
+	live := &clusterv1.Cluster{}
 	if err := r.Live().Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "prod"}, live); err != nil ||
 		live.Spec.ControlPlaneRef.Name != "new" {
 		t.Errorf("a live read shows %q: %v", live.Spec.ControlPlaneRef.Name, err)

@@ -58,4 +58,4 @@ func As[T any](object any) *T {
 }
 
 // Spec returns the view of a bootstrap spec, of Cluster API's own type or decoded from JSON without one.
-func Spec(object any) patch.Spec { return kinds.ViewOf(As[kinds.Bootstrap](object)) }
+func Spec(object any) patch.Spec { return kinds.ViewOf(As[bootstrapv1.KubeadmConfigSpec](object)) }

@@ -32,7 +32,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/publisher"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
@@ -318,8 +317,8 @@ func (w *model) reconcile(name string) error {
 }
 
 // clusterOf is a copy of a cached Cluster.
-func clusterOf(cached client.Object) *kinds.Cluster {
-	cluster, _ := cached.(*kinds.Cluster)
+func clusterOf(cached client.Object) *clusterv1.Cluster {
+	cluster, _ := cached.(*clusterv1.Cluster)
 	return cluster.DeepCopy()
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
@@ -60,7 +59,7 @@ func TestDocs_ExamplesWork(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(found[1]+found[2]), &strict); err != nil {
 		t.Fatal(err)
 	}
-	cluster := api.As[kinds.Cluster](strict)
+	cluster := api.As[clusterv1.Cluster](strict)
 	settings, err := intent.SettingsOf(cluster)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +114,7 @@ func TestTemplates_CommentedExamplesWork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var cluster kinds.Cluster
+		var cluster clusterv1.Cluster
 		if err := json.Unmarshal(text, &cluster); err != nil {
 			t.Fatal(err)
 		}

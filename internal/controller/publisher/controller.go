@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -27,7 +29,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -91,12 +92,12 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, proxySecrets cache.Cache
 	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
-		For(&kinds.Cluster{}, builder.WithPredicates(ofConcerned())).
+		For(&clusterv1.Cluster{}, builder.WithPredicates(ofConcerned())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(world.ClusterOfOutput), changed).
 		Watches(&corev1.Secret{}, c.enqueue(ofOutputName), builder.WithPredicates(ofExistence[client.Object]())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofFiles),
 			changed).
-		Watches(&kinds.KubeadmControlPlane{}, c.enqueue(find.OfControlPlane),
+		Watches(&controlplanev1.KubeadmControlPlane{}, c.enqueue(find.OfControlPlane),
 			builder.WithPredicates(ofVersions())).
 		WatchesRawSource(source.Kind(proxySecrets, &corev1.Secret{},
 			world.EnqueueMany(concerned(c, find.OfProxySecret)),
@@ -116,7 +117,7 @@ func isConcerned(cluster client.Object) bool {
 		asksForNodes(cluster) {
 		return true
 	}
-	typed, ok := cluster.(*kinds.Cluster)
+	typed, ok := cluster.(*clusterv1.Cluster)
 	return ok && report.Condition{Type: contract.ConditionProxyPublished}.IsOn(typed)
 }
 
@@ -140,7 +141,7 @@ func ofVersions() predicate.Funcs {
 // versionOf returns the Kubernetes version that a whole control plane runs, or "" if it is not known. Cluster API's
 // contract for control planes has it in this field, whatever replaces it in this kind.
 func versionOf(object client.Object) string {
-	if controlPlane, ok := object.(*kinds.KubeadmControlPlane); ok {
+	if controlPlane, ok := object.(*controlplanev1.KubeadmControlPlane); ok {
 		return controlPlane.Status.Version
 	}
 	return ""
@@ -174,7 +175,7 @@ func concerned[T any](c *Controller, clusters handler.TypedMapFunc[T, reconcile.
 	return func(ctx context.Context, object T) []reconcile.Request {
 		var requests []reconcile.Request
 		for _, request := range clusters(ctx, object) {
-			cluster := &kinds.Cluster{}
+			cluster := &clusterv1.Cluster{}
 			if err := c.Client.Get(ctx, request.NamespacedName, cluster); err == nil && isConcerned(cluster) {
 				requests = append(requests, request)
 			}
@@ -184,7 +185,7 @@ func concerned[T any](c *Controller, clusters handler.TypedMapFunc[T, reconcile.
 }
 
 // outputs returns the Secrets of outputs of a Cluster by name. They are the objects of the cache.
-func (c *Controller) outputs(ctx context.Context, cluster *kinds.Cluster) (map[string]*corev1.Secret, error) {
+func (c *Controller) outputs(ctx context.Context, cluster *clusterv1.Cluster) (map[string]*corev1.Secret, error) {
 	var secrets corev1.SecretList
 	if err := c.Client.List(ctx, &secrets, client.InNamespace(cluster.Namespace),
 		client.MatchingFields{world.IndexOutputs: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {

@@ -9,26 +9,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 func TestEvents_AreThoseOfClustersWithOutputs(t *testing.T) {
 	t.Parallel()
-	plain := &kinds.Cluster{}
-	with := func(name, value string) *kinds.Cluster {
-		return &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{name: value}}}
+	plain := &clusterv1.Cluster{}
+	with := func(name, value string) *clusterv1.Cluster {
+		return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{name: value}}}
 	}
-	reported := &kinds.Cluster{}
+	reported := &clusterv1.Cluster{}
 	reported.Status.Conditions = []metav1.Condition{{Type: contract.ConditionProxyPublished}}
-	other := &kinds.Cluster{}
+	other := &clusterv1.Cluster{}
 	other.Status.Conditions = []metav1.Condition{{Type: contract.ConditionProxyConfigured}}
 	for name, test := range map[string]struct {
-		cluster *kinds.Cluster
+		cluster *clusterv1.Cluster
 		want    bool
 	}{
 		"plain":                    {plain, false},
@@ -81,8 +82,8 @@ func TestConcerned_LeavesOtherClustersOut(t *testing.T) {
 
 func TestEvents_OfAControlPlaneAreThoseOfItsVersion(t *testing.T) {
 	t.Parallel()
-	at := func(version string) *kinds.KubeadmControlPlane {
-		object := &kinds.KubeadmControlPlane{}
+	at := func(version string) *controlplanev1.KubeadmControlPlane {
+		object := &controlplanev1.KubeadmControlPlane{}
 		object.Status.Version = version
 		return object
 	}

@@ -7,13 +7,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -96,7 +96,7 @@ func asksForNodes(cluster client.Object) bool {
 // ofFiles finds the Cluster whose running nodes get the content of a generated Secret.
 func (c *Controller) ofFiles(ctx context.Context, secret client.Object) []reconcile.Request {
 	return slices.DeleteFunc(world.ClusterOfGeneratedSecret(ctx, secret), func(request reconcile.Request) bool {
-		cluster := &kinds.Cluster{}
+		cluster := &clusterv1.Cluster{}
 		return c.Client.Get(ctx, request.NamespacedName, cluster) != nil || !asksForNodes(cluster)
 	})
 }
@@ -131,7 +131,7 @@ func (p *pass) apply(ctx context.Context, wanted []publish.Secret) (left bool, e
 
 // markApplied writes or removes the annotation that says whether objects of the product may be in the workload cluster.
 func (p *pass) markApplied(ctx context.Context, there bool) error {
-	return p.change(ctx, "annotation "+contract.AnnotationApplied, func(cluster *kinds.Cluster) {
+	return p.change(ctx, "annotation "+contract.AnnotationApplied, func(cluster *clusterv1.Cluster) {
 		if delete(cluster.Annotations, contract.AnnotationApplied); !there {
 			return
 		}

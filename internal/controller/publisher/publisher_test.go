@@ -27,7 +27,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/publisher"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -234,7 +233,7 @@ func (w *server) secret(name string, change func(*corev1.Secret)) {
 // pass returns the writes of a pass, and the condition after it as "status reason message".
 func (w *server) pass() (writes []string, condition string, again time.Duration, err error) {
 	w.t.Helper()
-	cluster := &kinds.Cluster{}
+	cluster := &clusterv1.Cluster{}
 	w.must(w.shown.Get(w.t.Context(), client.ObjectKey{Namespace: team, Name: "prod"}, cluster))
 	result, err := w.publisher.Reconcile(w.t.Context(), cluster)
 	if c := meta.FindStatusCondition(w.cluster().Status.Conditions, contract.ConditionProxyPublished); c != nil {
@@ -400,7 +399,7 @@ func TestReconcile_KeepsOutputsThatTheClusterOfTheAPIServerAsksFor(t *testing.T)
 	t.Parallel()
 	w := newWorld(t)
 	w.start()
-	old := &kinds.Cluster{}
+	old := &clusterv1.Cluster{}
 	w.must(w.shown.Get(t.Context(), client.ObjectKey{Namespace: team, Name: "prod"}, old))
 	w.edit(annotated(contract.AnnotationPublish, "env"))
 	if _, condition, _, err := w.pass(); err != nil || condition != "True Published env" {

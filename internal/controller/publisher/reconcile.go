@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,7 +21,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
@@ -30,7 +31,7 @@ import (
 type pass struct {
 	*Controller
 
-	cluster *kinds.Cluster
+	cluster *clusterv1.Cluster
 	view    intent.Cluster
 	asks    publish.Asks
 	out     report.Outcome
@@ -41,7 +42,7 @@ type pass struct {
 }
 
 // Reconcile publishes the values of one Cluster, and takes back what it does not ask for any more.
-func (c *Controller) Reconcile(ctx context.Context, cluster *kinds.Cluster) (ctrl.Result, error) {
+func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
 	view := intent.ClusterOf(cluster)
 	if !c.Scope.Has(view.Namespace, cluster.Labels) || view.Deleted || view.Paused ||
 		intent.StateOf(cluster.Labels) == intent.Unclear {
@@ -199,7 +200,7 @@ func (p *pass) version(ctx context.Context) (string, error) {
 	if p.view.ControlPlaneKind != plan.KindControlPlane {
 		return "", nil
 	}
-	controlPlane := &kinds.KubeadmControlPlane{}
+	controlPlane := &controlplanev1.KubeadmControlPlane{}
 	err := p.Client.Get(ctx, client.ObjectKey{Namespace: p.view.Namespace, Name: p.view.ControlPlaneName}, controlPlane)
 	if err := client.IgnoreNotFound(err); err != nil {
 		return "", fmt.Errorf("reading KubeadmControlPlane %s/%s: %w", p.view.Namespace, p.view.ControlPlaneName, err)
@@ -212,7 +213,7 @@ func (p *pass) annotate(ctx context.Context, result publish.Result) error {
 	if result.AnnotationsKept {
 		return nil
 	}
-	return p.change(ctx, "annotations", func(cluster *kinds.Cluster) {
+	return p.change(ctx, "annotations", func(cluster *clusterv1.Cluster) {
 		for _, key := range publish.AnnotationKeys() {
 			delete(cluster.Annotations, key)
 		}
@@ -224,14 +225,14 @@ func (p *pass) annotate(ctx context.Context, result publish.Result) error {
 }
 
 // change writes an edit of the Cluster's metadata, if it changes something. what names it for the log.
-func (p *pass) change(ctx context.Context, what string, edit func(*kinds.Cluster)) error {
+func (p *pass) change(ctx context.Context, what string, edit func(*clusterv1.Cluster)) error {
 	changed := p.cluster.DeepCopy()
 	edit(changed)
 	if maps.Equal(changed.Annotations, p.cluster.Annotations) && maps.Equal(changed.Labels, p.cluster.Labels) {
 		return nil
 	}
 	ctrl.LoggerFrom(ctx).Info("Writing metadata of Cluster", "Cluster", klog.KObj(changed), "what", what)
-	metadata := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{
+	metadata := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: changed.Namespace, Name: changed.Name, Annotations: p.cluster.Annotations, Labels: p.cluster.Labels,
 	}}
 	before := client.MergeFrom(metadata.DeepCopy())

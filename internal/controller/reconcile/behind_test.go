@@ -5,9 +5,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
@@ -31,14 +31,14 @@ func TestLagging_StaysCurrentAfterAnUpdateInPlace(t *testing.T) {
 		"a Secret that never changed":     {"", time.Time{}, 0},
 		"what nobody of us wrote":         {"yesterday %s\n\"$(id)`", noon, 1},
 	} {
-		config := &kinds.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
+		config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
 			Name: "m", UID: "u", CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour)),
 			OwnerReferences: []metav1.OwnerReference{{Kind: "Machine", Name: "m", Controller: new(true)}},
 			Annotations:     map[string]string{contract.AnnotationUpdatedAt: test.updated},
 		}}
 		config.Spec.PreKubeadmCommands = recipe.First
-		o := Reconciled{Object: Object{BootstrapObject: &kinds.KubeadmConfigTemplate{}, Kind: plan.KindTemplate}, Recipe: &recipe}
-		got := lagging(&world.Memory{}, []*kinds.KubeadmConfig{config}, o, "MachineDeployment", "md", test.changed)
+		o := Reconciled{Object: Object{BootstrapObject: &bootstrapv1.KubeadmConfigTemplate{}, Kind: plan.KindTemplate}, Recipe: &recipe}
+		got := lagging(&world.Memory{}, []*bootstrapv1.KubeadmConfig{config}, o, "MachineDeployment", "md", test.changed)
 		if len(got.Machines) != test.behind {
 			t.Errorf("%s: behind are %+v", name, got.Machines)
 		}

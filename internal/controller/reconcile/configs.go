@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -17,7 +17,7 @@ import (
 type Configs struct {
 	reader  Reader
 	cluster intent.Cluster
-	list    *kinds.KubeadmConfigList // nil until the first use
+	list    *bootstrapv1.KubeadmConfigList // nil until the first use
 }
 
 // Configs returns the KubeadmConfigs of a Cluster.
@@ -27,9 +27,9 @@ func (r Reader) Configs(cluster intent.Cluster) *Configs {
 
 // List returns the KubeadmConfigs as they were at the first call of the pass. They are the objects of the cache: copy
 // one before you change it.
-func (c *Configs) List(ctx context.Context) ([]kinds.KubeadmConfig, error) {
+func (c *Configs) List(ctx context.Context) ([]bootstrapv1.KubeadmConfig, error) {
 	if c.list == nil {
-		list := &kinds.KubeadmConfigList{}
+		list := &bootstrapv1.KubeadmConfigList{}
 		if err := c.reader.Client.List(ctx, list, client.InNamespace(c.cluster.Namespace),
 			client.MatchingFields{world.IndexLabel: c.cluster.Name},
 			client.UnsafeDisableDeepCopy); err != nil {
@@ -58,7 +58,7 @@ func (c *Configs) Late(ctx context.Context) ([]Object, error) {
 		config = config.DeepCopy()
 		object := NewObject(config, plan.KindConfig, false)
 		if name := config.Labels[clusterv1.MachineDeploymentNameLabel]; name != "" {
-			deployment := &kinds.MachineDeployment{}
+			deployment := &clusterv1.MachineDeployment{}
 			exists, err := c.reader.Get(ctx, c.cluster.Namespace, name, deployment)
 			if err != nil {
 				return nil, err

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -57,7 +58,7 @@ func (t *Topology) Finish(ctx context.Context, objects []Reconciled, drifts map[
 	complete bool,
 ) (out report.Outcome, err error) {
 	// An old template may still serve a MachineSet.
-	var templates kinds.KubeadmConfigTemplateList
+	var templates bootstrapv1.KubeadmConfigTemplateList
 	if err := t.Reader.Client.List(ctx, &templates, client.InNamespace(t.View.Namespace),
 		client.MatchingFields{world.IndexTopology: t.View.Name},
 		client.UnsafeDisableDeepCopy); err != nil {
@@ -156,7 +157,7 @@ const (
 // reportCause reports why the topology controller has not done its work: its ClusterClass is not ready, for example
 // because no ExtensionConfig registers the handlers, or what its own condition says.
 func (t *Topology) reportCause(ctx context.Context, out *report.Outcome) error {
-	class, key := &kinds.ClusterClass{}, t.Cluster.GetClassKey()
+	class, key := &clusterv1.ClusterClass{}, t.Cluster.GetClassKey()
 	out.LookAgain(causeDelay)
 	switch err := t.Writer.Live.Get(ctx, key, class); {
 	case apierrors.IsNotFound(err):

@@ -57,7 +57,7 @@ type Secrets struct {
 }
 
 // Of returns the generated Secrets of a Cluster; view has its settings.
-func (s Store) Of(cluster *kinds.Cluster, view intent.Cluster, configs *Configs) *Secrets {
+func (s Store) Of(cluster *clusterv1.Cluster, view intent.Cluster, configs *Configs) *Secrets {
 	return &Secrets{
 		Store: s, cluster: view, configs: configs,
 		owner: metav1.OwnerReference{

@@ -9,11 +9,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 func TestContentChanged_CountsValuesAndNotTheScript(t *testing.T) {
@@ -136,7 +136,7 @@ func TestRead_AsksTheCacheOnce(t *testing.T) {
 	for name, secret := range map[string]*corev1.Secret{"exists": there, "absent": nil} {
 		reader := &cached{secret: secret}
 		s := Store{Reader: Reader{Client: reader}}.
-			Of(&kinds.Cluster{}, intent.Cluster{Namespace: "a", Name: "one"}, nil)
+			Of(&clusterv1.Cluster{}, intent.Cluster{Namespace: "a", Name: "one"}, nil)
 		for range 2 {
 			if got, err := s.read(t.Context(), "one"); err != nil || (got != nil) != (secret != nil) {
 				t.Errorf("%s: %v, %v", name, got, err)

@@ -11,13 +11,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
@@ -26,7 +26,7 @@ import (
 func secretsOf(t *testing.T, objects ...client.Object) (*Secrets, *shown) {
 	t.Helper()
 	s, writer := show(t, objects...)
-	reader, cluster := Reader{Client: s}, &kinds.Cluster{ObjectMeta: named("one")}
+	reader, cluster := Reader{Client: s}, &clusterv1.Cluster{ObjectMeta: named("one")}
 	cluster.UID = "cluster"
 	view := intent.ClusterOf(cluster)
 	return Store{Writer: writer, Reader: reader, Now: noon}.Of(cluster, view, reader.Configs(view)), s
@@ -162,24 +162,24 @@ func TestNudge_WakesWhoWaitsForTheSecret(t *testing.T) {
 	t.Parallel()
 	changed := map[string]string{contract.AnnotationChangedAt: "2026-01-01T12:00:00Z"}
 	for name, test := range map[string]struct {
-		change func(*kinds.KubeadmConfig)
+		change func(*bootstrapv1.KubeadmConfig)
 		secret map[string]string
 		// token is the annotation that it gets, "" for none.
 		token string
 	}{
-		"that waits":                      {func(*kinds.KubeadmConfig) {}, nil, "uid"},
-		"that waits for a change":         {func(*kinds.KubeadmConfig) {}, changed, "uid/2026-01-01T12:00:00Z"},
-		"that has its data":               {func(c *kinds.KubeadmConfig) { c.Status.DataSecretName = "data" }, nil, ""},
-		"that is being deleted":           {func(c *kinds.KubeadmConfig) { c.DeletionTimestamp = new(metav1.NewTime(noon())) }, nil, ""},
-		"as old as the Secret":            {func(c *kinds.KubeadmConfig) { c.CreationTimestamp = metav1.NewTime(noon().Add(-time.Minute)) }, nil, "uid"},
-		"younger than the Secret":         {func(c *kinds.KubeadmConfig) { c.CreationTimestamp = metav1.NewTime(noon()) }, nil, ""},
-		"younger, before a change":        {func(c *kinds.KubeadmConfig) { c.CreationTimestamp = metav1.NewTime(noon()) }, changed, "uid/2026-01-01T12:00:00Z"},
-		"younger than a change":           {func(c *kinds.KubeadmConfig) { c.CreationTimestamp = metav1.NewTime(noon().Add(time.Second)) }, changed, ""},
-		"that is nudged":                  {func(c *kinds.KubeadmConfig) { c.Annotations = map[string]string{contract.AnnotationNudge: "uid"} }, nil, ""},
-		"that is nudged before a change":  {func(c *kinds.KubeadmConfig) { c.Annotations = map[string]string{contract.AnnotationNudge: "uid"} }, changed, "uid/2026-01-01T12:00:00Z"},
-		"that waits for another":          {func(c *kinds.KubeadmConfig) { c.Spec = referring("b") }, nil, ""},
-		"that refers to none":             {func(c *kinds.KubeadmConfig) { c.Spec.Files = nil }, nil, ""},
-		"of another Cluster with a label": {func(c *kinds.KubeadmConfig) { c.Labels[clusterv1.ClusterNameLabel] = "two" }, nil, ""},
+		"that waits":                      {func(*bootstrapv1.KubeadmConfig) {}, nil, "uid"},
+		"that waits for a change":         {func(*bootstrapv1.KubeadmConfig) {}, changed, "uid/2026-01-01T12:00:00Z"},
+		"that has its data":               {func(c *bootstrapv1.KubeadmConfig) { c.Status.DataSecretName = "data" }, nil, ""},
+		"that is being deleted":           {func(c *bootstrapv1.KubeadmConfig) { c.DeletionTimestamp = new(metav1.NewTime(noon())) }, nil, ""},
+		"as old as the Secret":            {func(c *bootstrapv1.KubeadmConfig) { c.CreationTimestamp = metav1.NewTime(noon().Add(-time.Minute)) }, nil, "uid"},
+		"younger than the Secret":         {func(c *bootstrapv1.KubeadmConfig) { c.CreationTimestamp = metav1.NewTime(noon()) }, nil, ""},
+		"younger, before a change":        {func(c *bootstrapv1.KubeadmConfig) { c.CreationTimestamp = metav1.NewTime(noon()) }, changed, "uid/2026-01-01T12:00:00Z"},
+		"younger than a change":           {func(c *bootstrapv1.KubeadmConfig) { c.CreationTimestamp = metav1.NewTime(noon().Add(time.Second)) }, changed, ""},
+		"that is nudged":                  {func(c *bootstrapv1.KubeadmConfig) { c.Annotations = map[string]string{contract.AnnotationNudge: "uid"} }, nil, ""},
+		"that is nudged before a change":  {func(c *bootstrapv1.KubeadmConfig) { c.Annotations = map[string]string{contract.AnnotationNudge: "uid"} }, changed, "uid/2026-01-01T12:00:00Z"},
+		"that waits for another":          {func(c *bootstrapv1.KubeadmConfig) { c.Spec = referring("b") }, nil, ""},
+		"that refers to none":             {func(c *bootstrapv1.KubeadmConfig) { c.Spec.Files = nil }, nil, ""},
+		"of another Cluster with a label": {func(c *bootstrapv1.KubeadmConfig) { c.Labels[clusterv1.ClusterNameLabel] = "two" }, nil, ""},
 	} {
 		config, secret := configOf("m"), generated("a")
 		config.Status.DataSecretName, config.Spec = "", referring("a")
@@ -218,14 +218,14 @@ func TestClean_DeletesWhatNothingRefersTo(t *testing.T) {
 	t.Parallel()
 	own := intent.GeneratedSecretName("one")
 	gone := apierrors.NewNotFound(schema.GroupResource{}, own)
-	waiting := func(secret, data string) *kinds.KubeadmConfig {
+	waiting := func(secret, data string) *bootstrapv1.KubeadmConfig {
 		config := configOf("m")
 		config.Status.DataSecretName, config.Spec = data, referring(secret)
 		return config
 	}
 	for name, test := range map[string]struct {
 		change  func(*corev1.Secret)
-		config  *kinds.KubeadmConfig
+		config  *bootstrapv1.KubeadmConfig
 		keep    []string
 		refusal error
 		deleted bool

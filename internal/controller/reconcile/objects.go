@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -71,7 +73,7 @@ func (o Object) RollsIn(now time.Time) time.Duration {
 
 // Version is the Kubernetes version of the Machines of o that the topology controller has written.
 func (o Object) Version() string {
-	if controlPlane, ok := o.BootstrapObject.(*kinds.KubeadmControlPlane); ok {
+	if controlPlane, ok := o.BootstrapObject.(*controlplanev1.KubeadmControlPlane); ok {
 		return controlPlane.Spec.Version
 	}
 	if len(o.Pools) > 0 {
@@ -98,8 +100,8 @@ type Reconciled struct {
 }
 
 // Infrastructure returns what the Machines of o are created from.
-func (o Object) Infrastructure() (from []kinds.Reference) {
-	if controlPlane, ok := o.BootstrapObject.(*kinds.KubeadmControlPlane); ok {
+func (o Object) Infrastructure() (from []clusterv1.ContractVersionedObjectReference) {
+	if controlPlane, ok := o.BootstrapObject.(*controlplanev1.KubeadmControlPlane); ok {
 		from = append(from, controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef)
 	}
 	for _, p := range o.Pools {
@@ -119,8 +121,8 @@ type Reader struct {
 }
 
 // PatchedFor reads the KubeadmConfigTemplates that were patched for a Cluster.
-func (r Reader) PatchedFor(ctx context.Context, cluster intent.Cluster) ([]kinds.KubeadmConfigTemplate, error) {
-	var templates kinds.KubeadmConfigTemplateList
+func (r Reader) PatchedFor(ctx context.Context, cluster intent.Cluster) ([]bootstrapv1.KubeadmConfigTemplate, error) {
+	var templates bootstrapv1.KubeadmConfigTemplateList
 	if err := r.Client.List(ctx, &templates, client.InNamespace(cluster.Namespace),
 		client.MatchingFields{world.IndexPatchedFor: cluster.Name}); err != nil {
 		return nil, fmt.Errorf("listing KubeadmConfigTemplates: %w", err)
@@ -131,7 +133,7 @@ func (r Reader) PatchedFor(ctx context.Context, cluster intent.Cluster) ([]kinds
 // Collect reads the bootstrap objects of a Cluster from the cache, the control plane first and then pools by name.
 // templates are some that are read already: the objects are those, not copies. Objects that are missing or cannot be
 // patched are findings.
-func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates []kinds.KubeadmConfigTemplate) (
+func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates []bootstrapv1.KubeadmConfigTemplate) (
 	[]Object, report.Outcome, error,
 ) {
 	pools, err := r.Pools(ctx, cluster)
@@ -142,7 +144,7 @@ func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates [
 	objects := make([]Object, 0, 1+len(pools))
 	switch {
 	case cluster.ControlPlaneKind == plan.KindControlPlane:
-		controlPlane := &kinds.KubeadmControlPlane{}
+		controlPlane := &controlplanev1.KubeadmControlPlane{}
 		exists, err := r.Get(ctx, cluster.Namespace, cluster.ControlPlaneName, controlPlane)
 		if err != nil {
 			return nil, report.Outcome{}, err
@@ -218,17 +220,17 @@ func isOfMachine(object client.Object) bool {
 
 // bootstrapOf reads the bootstrap object of a pool. It returns nil if there is none.
 func (r Reader) bootstrapOf(ctx context.Context, namespace string, p plan.Pool,
-	templates []kinds.KubeadmConfigTemplate,
+	templates []bootstrapv1.KubeadmConfigTemplate,
 ) (*Object, error) {
 	if p.Bootstrap.Kind == plan.KindTemplate {
-		var template *kinds.KubeadmConfigTemplate
+		var template *bootstrapv1.KubeadmConfigTemplate
 		for i := range templates {
 			if templates[i].Name == p.Bootstrap.Name {
 				template = &templates[i]
 			}
 		}
 		if template == nil {
-			template = &kinds.KubeadmConfigTemplate{}
+			template = &bootstrapv1.KubeadmConfigTemplate{}
 			exists, err := r.Get(ctx, namespace, p.Bootstrap.Name, template)
 			if err != nil || !exists {
 				return nil, err
@@ -237,7 +239,7 @@ func (r Reader) bootstrapOf(ctx context.Context, namespace string, p plan.Pool,
 		object := NewObject(template, plan.KindTemplate, false)
 		return &object, nil
 	}
-	config := &kinds.KubeadmConfig{}
+	config := &bootstrapv1.KubeadmConfig{}
 	exists, err := r.Get(ctx, namespace, p.Bootstrap.Name, config)
 	if err != nil || !exists {
 		return nil, err
@@ -256,7 +258,7 @@ func (r Reader) ForeignUser(ctx context.Context, cluster intent.Cluster, o Objec
 	if o.Kind != plan.KindTemplate {
 		return nil, nil //nolint:nilnil // "no other user" is an answer, not an error
 	}
-	var deployments kinds.MachineDeploymentList
+	var deployments clusterv1.MachineDeploymentList
 	if err := r.Client.List(ctx, &deployments, client.InNamespace(cluster.Namespace),
 		client.MatchingFields{world.IndexBootstrap: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing MachineDeployments of %s: %w", o, err)

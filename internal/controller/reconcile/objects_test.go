@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,27 +21,27 @@ import (
 // TestCollect_FindsWhatCanBePatched has Cluster one, whose control plane is cp.
 func TestCollect_FindsWhatCanBePatched(t *testing.T) {
 	t.Parallel()
-	controlPlane := func(change func(*kinds.KubeadmControlPlane)) client.Object {
-		object := &kinds.KubeadmControlPlane{ObjectMeta: named("cp")}
+	controlPlane := func(change func(*controlplanev1.KubeadmControlPlane)) client.Object {
+		object := &controlplanev1.KubeadmControlPlane{ObjectMeta: named("cp")}
 		change(object)
 		return object
 	}
-	paused := func(status metav1.ConditionStatus) func(*kinds.KubeadmControlPlane) {
-		return func(o *kinds.KubeadmControlPlane) {
+	paused := func(status metav1.ConditionStatus) func(*controlplanev1.KubeadmControlPlane) {
+		return func(o *controlplanev1.KubeadmControlPlane) {
 			o.Status.Conditions = []metav1.Condition{{Type: clusterv1.PausedCondition, Status: status}}
 		}
 	}
-	plain := controlPlane(func(*kinds.KubeadmControlPlane) {})
+	plain := controlPlane(func(*controlplanev1.KubeadmControlPlane) {})
 	machine := world.MachineMetadata()
 	machine.ObjectMeta = named("m", clusterv1.ClusterNameLabel, "one", clusterv1.MachineControlPlaneLabel, "")
-	template := &kinds.KubeadmConfigTemplate{ObjectMeta: named("t")}
+	template := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: named("t")}
 	machines := func(kind, bootstrap string) client.Object {
-		pool := &kinds.MachinePool{ObjectMeta: named("mp")}
+		pool := &clusterv1.MachinePool{ObjectMeta: named("mp")}
 		pool.Spec.ClusterName = "one"
-		pool.Spec.Template.Spec.Bootstrap.ConfigRef = kinds.Reference{Kind: kind, Name: bootstrap}
+		pool.Spec.Template.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{Kind: kind, Name: bootstrap}
 		return pool
 	}
-	empty := &kinds.KubeadmConfig{ObjectMeta: named("c")}
+	empty := &bootstrapv1.KubeadmConfig{ObjectMeta: named("c")}
 	const (
 		kcp, none = plan.KindControlPlane, ""
 	)
@@ -54,11 +56,11 @@ func TestCollect_FindsWhatCanBePatched(t *testing.T) {
 		"no control plane yet":          {kcp, nil, nil, []string{"WaitingForObjects"}},
 		"a control plane":               {kcp, []client.Object{plain}, []string{"KubeadmControlPlane team/cp running false busy false []"}, nil},
 		"one with a Machine":            {kcp, []client.Object{plain, machine}, []string{"KubeadmControlPlane team/cp running true busy false []"}, nil},
-		"one with a replica":            {kcp, []client.Object{controlPlane(func(o *kinds.KubeadmControlPlane) { o.Status.Replicas = new(int32(1)) })}, []string{"KubeadmControlPlane team/cp running true busy false []"}, nil},
-		"one with no replica":           {kcp, []client.Object{controlPlane(func(o *kinds.KubeadmControlPlane) { o.Status.Replicas = new(int32(0)) })}, []string{"KubeadmControlPlane team/cp running false busy false []"}, nil},
+		"one with a replica":            {kcp, []client.Object{controlPlane(func(o *controlplanev1.KubeadmControlPlane) { o.Status.Replicas = new(int32(1)) })}, []string{"KubeadmControlPlane team/cp running true busy false []"}, nil},
+		"one with no replica":           {kcp, []client.Object{controlPlane(func(o *controlplanev1.KubeadmControlPlane) { o.Status.Replicas = new(int32(0)) })}, []string{"KubeadmControlPlane team/cp running false busy false []"}, nil},
 		"one that Cluster API works on": {kcp, []client.Object{controlPlane(paused(metav1.ConditionFalse))}, []string{"KubeadmControlPlane team/cp running false busy true []"}, nil},
 		"one that is paused":            {kcp, []client.Object{controlPlane(paused(metav1.ConditionTrue))}, []string{"KubeadmControlPlane team/cp running false busy false []"}, nil},
-		"one that is being deleted": {kcp, []client.Object{controlPlane(func(o *kinds.KubeadmControlPlane) {
+		"one that is being deleted": {kcp, []client.Object{controlPlane(func(o *controlplanev1.KubeadmControlPlane) {
 			paused(metav1.ConditionFalse)(o)
 			o.DeletionTimestamp = new(metav1.NewTime(noon()))
 		})}, []string{"KubeadmControlPlane team/cp running false busy false []"}, nil},
@@ -101,9 +103,9 @@ func TestCollect_FindsWhatCanBePatched(t *testing.T) {
 // TestCollect_TakesTheTemplatesThatAreReadAlready has a second template with the same content.
 func TestCollect_TakesTheTemplatesThatAreReadAlready(t *testing.T) {
 	t.Parallel()
-	s, _ := show(t, &kinds.KubeadmConfigTemplate{ObjectMeta: named("a")}, &kinds.KubeadmConfigTemplate{ObjectMeta: named("b")},
+	s, _ := show(t, &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: named("a")}, &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: named("b")},
 		poolOf("a", plan.KindTemplate, "a"), poolOf("b", plan.KindTemplate, "b"))
-	templates := []kinds.KubeadmConfigTemplate{{ObjectMeta: named("other")}, {ObjectMeta: named("b")}}
+	templates := []bootstrapv1.KubeadmConfigTemplate{{ObjectMeta: named("other")}, {ObjectMeta: named("b")}}
 	objects, _, err := Reader{Client: s}.Collect(t.Context(), intent.Cluster{Namespace: "team", Name: "one"}, templates)
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +135,7 @@ func TestForeignUser_IsAPoolOfAnotherCluster(t *testing.T) {
 		"a KubeadmConfig has one user": {plan.KindConfig, []client.Object{other("b", plan.KindTemplate, "t")}, ""},
 	} {
 		s, _ := show(t, test.pools...)
-		o := NewObject(&kinds.KubeadmConfigTemplate{ObjectMeta: named("t")}, test.kind, false)
+		o := NewObject(&bootstrapv1.KubeadmConfigTemplate{ObjectMeta: named("t")}, test.kind, false)
 		pool, err := Reader{Client: s}.ForeignUser(t.Context(), intent.Cluster{Namespace: "team", Name: "one"}, o)
 		if err != nil {
 			t.Fatal(err)
@@ -148,21 +150,21 @@ func TestForeignUser_IsAPoolOfAnotherCluster(t *testing.T) {
 func TestLate_ReturnsWorkersWithoutData(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		change func(*kinds.KubeadmConfig)
+		change func(*bootstrapv1.KubeadmConfig)
 		late   bool
 		// pools are those that the answer has.
 		pools int
 	}{
-		"of a Machine":              {func(*kinds.KubeadmConfig) {}, true, 0},
-		"of a MachineSet":           {func(c *kinds.KubeadmConfig) { c.OwnerReferences[0].Kind = "MachineSet" }, true, 0},
-		"of a MachinePool":          {func(c *kinds.KubeadmConfig) { c.OwnerReferences[0].Kind = "MachinePool" }, false, 0},
-		"of nobody":                 {func(c *kinds.KubeadmConfig) { c.OwnerReferences = nil }, false, 0},
-		"of a Machine by the way":   {func(c *kinds.KubeadmConfig) { c.OwnerReferences[0].Controller = nil }, false, 0},
-		"of the control plane":      {func(c *kinds.KubeadmConfig) { c.Labels[clusterv1.MachineControlPlaneLabel] = "" }, false, 0},
-		"with data":                 {func(c *kinds.KubeadmConfig) { c.Status.DataSecretName = "data" }, false, 0},
-		"of another Cluster":        {func(c *kinds.KubeadmConfig) { c.Labels[clusterv1.ClusterNameLabel] = "two" }, false, 0},
-		"of a pool":                 {func(c *kinds.KubeadmConfig) { c.Labels[clusterv1.MachineDeploymentNameLabel] = "md" }, true, 1},
-		"of a pool that is removed": {func(c *kinds.KubeadmConfig) { c.Labels[clusterv1.MachineDeploymentNameLabel] = "gone" }, false, 0},
+		"of a Machine":              {func(*bootstrapv1.KubeadmConfig) {}, true, 0},
+		"of a MachineSet":           {func(c *bootstrapv1.KubeadmConfig) { c.OwnerReferences[0].Kind = "MachineSet" }, true, 0},
+		"of a MachinePool":          {func(c *bootstrapv1.KubeadmConfig) { c.OwnerReferences[0].Kind = "MachinePool" }, false, 0},
+		"of nobody":                 {func(c *bootstrapv1.KubeadmConfig) { c.OwnerReferences = nil }, false, 0},
+		"of a Machine by the way":   {func(c *bootstrapv1.KubeadmConfig) { c.OwnerReferences[0].Controller = nil }, false, 0},
+		"of the control plane":      {func(c *bootstrapv1.KubeadmConfig) { c.Labels[clusterv1.MachineControlPlaneLabel] = "" }, false, 0},
+		"with data":                 {func(c *bootstrapv1.KubeadmConfig) { c.Status.DataSecretName = "data" }, false, 0},
+		"of another Cluster":        {func(c *bootstrapv1.KubeadmConfig) { c.Labels[clusterv1.ClusterNameLabel] = "two" }, false, 0},
+		"of a pool":                 {func(c *bootstrapv1.KubeadmConfig) { c.Labels[clusterv1.MachineDeploymentNameLabel] = "md" }, true, 1},
+		"of a pool that is removed": {func(c *bootstrapv1.KubeadmConfig) { c.Labels[clusterv1.MachineDeploymentNameLabel] = "gone" }, false, 0},
 	} {
 		config := configOf("m")
 		config.Status.DataSecretName = ""

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 // apiServer answers patches with an error, and has an object in one version, or none if that is "".
@@ -64,7 +63,7 @@ func TestPatchJSON_ConflictsWithAnOldVersion(t *testing.T) {
 			t.Parallel()
 			server := &apiServer{answer: test.answer, version: test.version}
 			c := &Writer{Client: backoff.New(server, server, func() time.Time { return time.Time{} }), Live: server}
-			config := &kinds.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
+			config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "team", Name: "one",
 				ResourceVersion: "7",
 			}}

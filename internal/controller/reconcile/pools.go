@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -25,8 +24,8 @@ func (r Reader) Pools(ctx context.Context, cluster intent.Cluster) ([]plan.Pool,
 		client.UnsafeDisableDeepCopy,
 	}
 	var (
-		deployments  kinds.MachineDeploymentList
-		machinePools kinds.MachinePoolList
+		deployments  clusterv1.MachineDeploymentList
+		machinePools clusterv1.MachinePoolList
 	)
 	if err := r.Client.List(ctx, &deployments, in...); err != nil {
 		return nil, fmt.Errorf("listing MachineDeployments: %w", err)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,7 +53,7 @@ type Rollouts struct {
 
 // Pass is one pass over a Cluster.
 type Pass struct {
-	Cluster *kinds.Cluster
+	Cluster *clusterv1.Cluster
 	Configs *Configs
 	Secrets *Secrets
 	// CheckCurrent returns an error if Cluster is from a cache that is behind.
@@ -98,7 +99,7 @@ func (r *Rollouts) behind(ctx context.Context, p Pass, objects []Reconciled) (
 	if err != nil {
 		return nil, latest, err
 	}
-	machines := map[string][]*kinds.KubeadmConfig{} // by MachineDeployment; those of the control plane by ""
+	machines := map[string][]*bootstrapv1.KubeadmConfig{} // by MachineDeployment; those of the control plane by ""
 	for i := range configs {
 		config := &configs[i]
 		owner := metav1.GetControllerOf(config)
@@ -140,7 +141,7 @@ func (r *Rollouts) behind(ctx context.Context, p Pass, objects []Reconciled) (
 }
 
 // lagging picks the Machines that are behind o.
-func lagging(memory *world.Memory, configs []*kinds.KubeadmConfig, o Reconciled, kind, name string,
+func lagging(memory *world.Memory, configs []*bootstrapv1.KubeadmConfig, o Reconciled, kind, name string,
 	changed time.Time,
 ) behind {
 	group := behind{Group: status.Group{Kind: kind, Name: name}}
@@ -170,7 +171,7 @@ func lagging(memory *world.Memory, configs []*kinds.KubeadmConfig, o Reconciled,
 }
 
 // madeAt is when the bootstrap data of config was generated.
-func madeAt(config *kinds.KubeadmConfig) time.Time {
+func madeAt(config *bootstrapv1.KubeadmConfig) time.Time {
 	available := meta.FindStatusCondition(config.Status.Conditions, bootstrapv1.KubeadmConfigDataSecretAvailableCondition)
 	if available != nil && available.Status == metav1.ConditionTrue {
 		return available.LastTransitionTime.Time
@@ -189,10 +190,10 @@ func (r *Rollouts) rollOut(ctx context.Context, p Pass, group behind) (bool, err
 	)
 	switch group.Kind {
 	case plan.KindControlPlane:
-		controlPlane := &kinds.KubeadmControlPlane{}
+		controlPlane := &controlplanev1.KubeadmControlPlane{}
 		object, after = controlPlane, &controlPlane.Spec.Rollout.After
 	case intent.KindMachineDeployment:
-		deployment := &kinds.MachineDeployment{}
+		deployment := &clusterv1.MachineDeployment{}
 		object, after = deployment, &deployment.Spec.Rollout.After
 	default:
 		return false, nil
@@ -232,7 +233,7 @@ func (r *Rollouts) rollOut(ctx context.Context, p Pass, group behind) (bool, err
 
 // topologyRollout is the JSON patch that sets rollout.after in the topology of the Cluster, or nil: the object is not
 // in the topology any more, or the time is already set and will reach the object.
-func (r *Rollouts) topologyRollout(cluster *kinds.Cluster, group behind, object client.Object) any {
+func (r *Rollouts) topologyRollout(cluster *clusterv1.Cluster, group behind, object client.Object) any {
 	spec := cluster.Spec.Topology
 	if !spec.IsDefined() {
 		return nil

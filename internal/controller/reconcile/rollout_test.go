@@ -12,13 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
@@ -61,8 +62,8 @@ func commands() patch.Recipe {
 // that asks for a rollout.
 func TestFollow_CountsTheMachinesThatAreBehind(t *testing.T) {
 	t.Parallel()
-	of := func(labels ...string) func(*kinds.KubeadmConfig) {
-		return func(c *kinds.KubeadmConfig) {
+	of := func(labels ...string) func(*bootstrapv1.KubeadmConfig) {
+		return func(c *bootstrapv1.KubeadmConfig) {
 			for pair := range slices.Chunk(labels, 2) {
 				c.Labels[pair[0]] = pair[1]
 			}
@@ -70,39 +71,39 @@ func TestFollow_CountsTheMachinesThatAreBehind(t *testing.T) {
 	}
 	controlPlane := of(clusterv1.MachineControlPlaneLabel, "")
 	worker := of(clusterv1.MachineDeploymentNameLabel, "md")
-	data := func(c *kinds.KubeadmConfig) {
+	data := func(c *bootstrapv1.KubeadmConfig) {
 		c.Spec.PreKubeadmCommands = commands().First
 	}
-	updating := func(c *kinds.KubeadmConfig) {
+	updating := func(c *bootstrapv1.KubeadmConfig) {
 		c.Annotations = map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
 	}
 	for name, test := range map[string]struct {
-		change  []func(*kinds.KubeadmConfig)
+		change  []func(*bootstrapv1.KubeadmConfig)
 		objects func(controlPlane, template *Reconciled)
 		changed time.Time
 		behind  string
 		// rolls is the object that the controller rolls itself.
 		rolls string
 	}{
-		"of the control plane, old entries":  {change: []func(*kinds.KubeadmConfig){controlPlane}, behind: "KubeadmControlPlane cp"},
-		"of the control plane, old content":  {change: []func(*kinds.KubeadmConfig){controlPlane, data}, changed: noon(), behind: "KubeadmControlPlane cp", rolls: "cp"},
-		"of a pool, old entries":             {change: []func(*kinds.KubeadmConfig){worker}, behind: "MachineDeployment md", rolls: "md"},
-		"of a pool, old content":             {change: []func(*kinds.KubeadmConfig){worker, data}, changed: noon(), behind: "MachineDeployment md", rolls: "md"},
-		"of a pool, being updated in place":  {change: []func(*kinds.KubeadmConfig){worker, data, updating}, behind: "MachineDeployment md"},
-		"updated in place, old entries":      {change: []func(*kinds.KubeadmConfig){worker, updating}, behind: "MachineDeployment md"},
-		"current":                            {change: []func(*kinds.KubeadmConfig){worker, data}},
-		"made after the content changed":     {change: []func(*kinds.KubeadmConfig){worker, data}, changed: noon().Add(-2 * time.Hour)},
-		"of another pool":                    {change: []func(*kinds.KubeadmConfig){of(clusterv1.MachineDeploymentNameLabel, "other")}},
-		"of a pool and the control plane":    {change: []func(*kinds.KubeadmConfig){worker, controlPlane}},
+		"of the control plane, old entries":  {change: []func(*bootstrapv1.KubeadmConfig){controlPlane}, behind: "KubeadmControlPlane cp"},
+		"of the control plane, old content":  {change: []func(*bootstrapv1.KubeadmConfig){controlPlane, data}, changed: noon(), behind: "KubeadmControlPlane cp", rolls: "cp"},
+		"of a pool, old entries":             {change: []func(*bootstrapv1.KubeadmConfig){worker}, behind: "MachineDeployment md", rolls: "md"},
+		"of a pool, old content":             {change: []func(*bootstrapv1.KubeadmConfig){worker, data}, changed: noon(), behind: "MachineDeployment md", rolls: "md"},
+		"of a pool, being updated in place":  {change: []func(*bootstrapv1.KubeadmConfig){worker, data, updating}, behind: "MachineDeployment md"},
+		"updated in place, old entries":      {change: []func(*bootstrapv1.KubeadmConfig){worker, updating}, behind: "MachineDeployment md"},
+		"current":                            {change: []func(*bootstrapv1.KubeadmConfig){worker, data}},
+		"made after the content changed":     {change: []func(*bootstrapv1.KubeadmConfig){worker, data}, changed: noon().Add(-2 * time.Hour)},
+		"of another pool":                    {change: []func(*bootstrapv1.KubeadmConfig){of(clusterv1.MachineDeploymentNameLabel, "other")}},
+		"of a pool and the control plane":    {change: []func(*bootstrapv1.KubeadmConfig){worker, controlPlane}},
 		"of neither pool nor control plane":  {},
-		"without bootstrap data":             {change: []func(*kinds.KubeadmConfig){worker, func(c *kinds.KubeadmConfig) { c.Status.DataSecretName = "" }}},
-		"that is being deleted":              {change: []func(*kinds.KubeadmConfig){worker, func(c *kinds.KubeadmConfig) { c.DeletionTimestamp = new(metav1.NewTime(noon())) }}},
-		"of a MachinePool":                   {change: []func(*kinds.KubeadmConfig){worker, func(c *kinds.KubeadmConfig) { c.OwnerReferences[0].Kind = "MachinePool" }}},
-		"of nobody":                          {change: []func(*kinds.KubeadmConfig){worker, func(c *kinds.KubeadmConfig) { c.OwnerReferences = nil }}},
-		"of an object that is left alone":    {change: []func(*kinds.KubeadmConfig){worker}, objects: func(_, template *Reconciled) { template.Recipe = nil }},
-		"of a topology's pool, old entries":  {change: []func(*kinds.KubeadmConfig){worker}, objects: owned, behind: "MachineDeployment md"},
-		"of settings that cannot be used":    {change: []func(*kinds.KubeadmConfig){worker}, objects: unusable(""), behind: "MachineDeployment md"},
-		"of settings that can be used again": {change: []func(*kinds.KubeadmConfig){worker}, objects: unusable("team/proxy"), behind: "MachineDeployment md", rolls: "md"},
+		"without bootstrap data":             {change: []func(*bootstrapv1.KubeadmConfig){worker, func(c *bootstrapv1.KubeadmConfig) { c.Status.DataSecretName = "" }}},
+		"that is being deleted":              {change: []func(*bootstrapv1.KubeadmConfig){worker, func(c *bootstrapv1.KubeadmConfig) { c.DeletionTimestamp = new(metav1.NewTime(noon())) }}},
+		"of a MachinePool":                   {change: []func(*bootstrapv1.KubeadmConfig){worker, func(c *bootstrapv1.KubeadmConfig) { c.OwnerReferences[0].Kind = "MachinePool" }}},
+		"of nobody":                          {change: []func(*bootstrapv1.KubeadmConfig){worker, func(c *bootstrapv1.KubeadmConfig) { c.OwnerReferences = nil }}},
+		"of an object that is left alone":    {change: []func(*bootstrapv1.KubeadmConfig){worker}, objects: func(_, template *Reconciled) { template.Recipe = nil }},
+		"of a topology's pool, old entries":  {change: []func(*bootstrapv1.KubeadmConfig){worker}, objects: owned, behind: "MachineDeployment md"},
+		"of settings that cannot be used":    {change: []func(*bootstrapv1.KubeadmConfig){worker}, objects: unusable(""), behind: "MachineDeployment md"},
+		"of settings that can be used again": {change: []func(*bootstrapv1.KubeadmConfig){worker}, objects: unusable("team/proxy"), behind: "MachineDeployment md", rolls: "md"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -114,14 +115,14 @@ func TestFollow_CountsTheMachinesThatAreBehind(t *testing.T) {
 			if !test.changed.IsZero() {
 				secret.Annotations = map[string]string{contract.AnnotationChangedAt: test.changed.Format(time.RFC3339)}
 			}
-			cp, md := &kinds.KubeadmControlPlane{ObjectMeta: named("cp")}, &kinds.MachineDeployment{ObjectMeta: named("md")}
+			cp, md := &controlplanev1.KubeadmControlPlane{ObjectMeta: named("cp")}, &clusterv1.MachineDeployment{ObjectMeta: named("md")}
 			s, writer := show(t, config, secret, cp, md)
-			reader, cluster, recipe := Reader{Client: s}, &kinds.Cluster{ObjectMeta: named("one")}, commands()
+			reader, cluster, recipe := Reader{Client: s}, &clusterv1.Cluster{ObjectMeta: named("one")}, commands()
 			p := Pass{Cluster: cluster, Configs: reader.Configs(intent.ClusterOf(cluster)), CheckCurrent: current}
 			p.Secrets = Store{Writer: writer, Reader: reader, Now: noon}.Of(cluster, intent.ClusterOf(cluster), p.Configs)
 			controlPlane := Reconciled{Object: NewObject(cp, plan.KindControlPlane, true), Recipe: &recipe, Secret: secret.Name}
 			template := Reconciled{
-				Object: NewObject(&kinds.KubeadmConfigTemplate{ObjectMeta: named("t")}, plan.KindTemplate, false),
+				Object: NewObject(&bootstrapv1.KubeadmConfigTemplate{ObjectMeta: named("t")}, plan.KindTemplate, false),
 				Recipe: &recipe, Secret: secret.Name,
 			}
 			template.Pools = []plan.Pool{{Pool: intent.Pool{Kind: intent.KindMachineDeployment}, Object: "md"}}
@@ -173,13 +174,13 @@ func unusable(proxy string) func(_, template *Reconciled) {
 // TestLagging_NamesTheYoungestMachineThatOnlyARolloutReplaces sorts the Machines by name.
 func TestLagging_NamesTheYoungestMachineThatOnlyARolloutReplaces(t *testing.T) {
 	t.Parallel()
-	recipe, configs := commands(), []*kinds.KubeadmConfig{}
+	recipe, configs := commands(), []*bootstrapv1.KubeadmConfig{}
 	for i, name := range []string{"b", "c", "a"} {
 		config := configOf(name)
 		config.CreationTimestamp = metav1.NewTime(noon().Add(time.Duration([]int{1, 3, 2}[i]) * time.Minute))
 		configs = append(configs, config)
 	}
-	o := Reconciled{Object: Object{BootstrapObject: &kinds.KubeadmConfigTemplate{}, Kind: plan.KindTemplate}, Recipe: &recipe}
+	o := Reconciled{Object: Object{BootstrapObject: &bootstrapv1.KubeadmConfigTemplate{}, Kind: plan.KindTemplate}, Recipe: &recipe}
 	got := lagging(&world.Memory{}, configs, o, intent.KindMachineDeployment, "md", time.Time{})
 	var names []string
 	for _, machine := range got.Machines {
@@ -208,39 +209,39 @@ func TestRollOut_SetsTheTimeOnce(t *testing.T) {
 	refused := errors.New("refused")
 	created := noon().Add(-time.Hour)
 	after := func(d time.Duration) metav1.Time { return metav1.NewTime(created.Add(d)) }
-	pools := func(names ...string) kinds.Topology {
-		topology := kinds.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}}
+	pools := func(names ...string) clusterv1.Topology {
+		topology := clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}}
 		for _, name := range names {
 			topology.Workers.MachineDeployments = append(topology.Workers.MachineDeployments,
 				clusterv1.MachineDeploymentTopology{Name: name})
 		}
 		return topology
 	}
-	rolling := func(d time.Duration) kinds.Topology {
+	rolling := func(d time.Duration) clusterv1.Topology {
 		topology := pools("x", "workers")
 		topology.Workers.MachineDeployments[1].Rollout.After = after(d)
 		topology.ControlPlane.Rollout.After = after(d)
 		return topology
 	}
-	cp := func(change func(*kinds.KubeadmControlPlane)) client.Object {
-		object := &kinds.KubeadmControlPlane{ObjectMeta: named("g")}
+	cp := func(change func(*controlplanev1.KubeadmControlPlane)) client.Object {
+		object := &controlplanev1.KubeadmControlPlane{ObjectMeta: named("g")}
 		change(object)
 		return object
 	}
 	annotated := func(value string) client.Object {
-		return cp(func(o *kinds.KubeadmControlPlane) {
+		return cp(func(o *controlplanev1.KubeadmControlPlane) {
 			o.Annotations = map[string]string{clusterv1.PausedAnnotation: value}
 		})
 	}
-	plain := cp(func(*kinds.KubeadmControlPlane) {})
-	ownedPlane := cp(func(o *kinds.KubeadmControlPlane) { o.Labels[clusterv1.ClusterTopologyOwnedLabel] = "" })
-	pool := &kinds.MachineDeployment{ObjectMeta: named("g")}
-	ownedPool := &kinds.MachineDeployment{ObjectMeta: named("g", clusterv1.ClusterTopologyOwnedLabel, "",
+	plain := cp(func(*controlplanev1.KubeadmControlPlane) {})
+	ownedPlane := cp(func(o *controlplanev1.KubeadmControlPlane) { o.Labels[clusterv1.ClusterTopologyOwnedLabel] = "" })
+	pool := &clusterv1.MachineDeployment{ObjectMeta: named("g")}
+	ownedPool := &clusterv1.MachineDeployment{ObjectMeta: named("g", clusterv1.ClusterTopologyOwnedLabel, "",
 		clusterv1.ClusterTopologyMachineDeploymentNameLabel, "workers")}
 	for name, test := range map[string]struct {
 		kind     string
 		object   client.Object
-		topology kinds.Topology
+		topology clusterv1.Topology
 		refusal  error
 		// write is what is written to target.
 		target, write string
@@ -251,15 +252,15 @@ func TestRollOut_SetsTheTimeOnce(t *testing.T) {
 		"an object that is gone":      {kind: intent.KindMachineDeployment, object: plain},
 		"one that goes meanwhile":     {kind: plan.KindControlPlane, object: plain, refusal: notFound, target: "g", write: merge},
 		"a refused write":             {kind: plan.KindControlPlane, object: plain, refusal: refused, target: "g", write: merge},
-		"one that is being deleted":   {kind: plan.KindControlPlane, object: cp(func(o *kinds.KubeadmControlPlane) { o.DeletionTimestamp = new(metav1.NewTime(noon())) })},
+		"one that is being deleted":   {kind: plan.KindControlPlane, object: cp(func(o *controlplanev1.KubeadmControlPlane) { o.DeletionTimestamp = new(metav1.NewTime(noon())) })},
 		"one that the user paused":    {kind: plan.KindControlPlane, object: annotated("")},
 		"one that we paused":          {kind: plan.KindControlPlane, object: annotated(contract.PausedForPatch), target: "g", write: merge},
-		"a rollout before":            {kind: plan.KindControlPlane, object: cp(func(o *kinds.KubeadmControlPlane) { o.Spec.Rollout.After = after(-time.Second) }), target: "g", write: merge},
-		"a rollout that has begun":    {kind: plan.KindControlPlane, object: cp(func(o *kinds.KubeadmControlPlane) { o.Spec.Rollout.After = after(time.Second) })},
-		"a rollout of tomorrow":       {kind: intent.KindMachineDeployment, object: &kinds.MachineDeployment{ObjectMeta: named("g"), Spec: kinds.MachineDeploymentSpec{Rollout: clusterv1.MachineDeploymentRolloutSpec{After: after(24 * time.Hour)}}}},
+		"a rollout before":            {kind: plan.KindControlPlane, object: cp(func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Rollout.After = after(-time.Second) }), target: "g", write: merge},
+		"a rollout that has begun":    {kind: plan.KindControlPlane, object: cp(func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Rollout.After = after(time.Second) })},
+		"a rollout of tomorrow":       {kind: intent.KindMachineDeployment, object: &clusterv1.MachineDeployment{ObjectMeta: named("g"), Spec: clusterv1.MachineDeploymentSpec{Rollout: clusterv1.MachineDeploymentRolloutSpec{After: after(24 * time.Hour)}}}},
 		"a topology that is gone":     {kind: plan.KindControlPlane, object: ownedPlane},
 		"a topology without the part": {kind: plan.KindControlPlane, object: ownedPlane, topology: pools(), target: "one", write: "[" + base + fmt.Sprintf(absent+parts+parts+last, spec, spec, rollout, rollout) + "]"},
-		"a topology's control plane":  {kind: plan.KindControlPlane, object: ownedPlane, topology: kinds.Topology{ControlPlane: clusterv1.ControlPlaneTopology{Replicas: new(int32(3))}}, target: "one", write: "[" + base + fmt.Sprintf(absent+parts+last, rollout, rollout, rollout) + "]"},
+		"a topology's control plane":  {kind: plan.KindControlPlane, object: ownedPlane, topology: clusterv1.Topology{ControlPlane: clusterv1.ControlPlaneTopology{Replicas: new(int32(3))}}, target: "one", write: "[" + base + fmt.Sprintf(absent+parts+last, rollout, rollout, rollout) + "]"},
 		"its second rollout":          {kind: plan.KindControlPlane, object: ownedPlane, topology: rolling(-time.Second), target: "one", write: "[" + base + fmt.Sprintf(last, rollout) + "]"},
 		"its rollout that has begun":  {kind: plan.KindControlPlane, object: ownedPlane, topology: rolling(time.Second)},
 		"a topology's pool":           {kind: intent.KindMachineDeployment, object: ownedPool, topology: pools("x", "workers"), target: "one", write: "[" + base + fmt.Sprintf(absent+parts+last, poolRollout, poolRollout, poolRollout) + "]"},
@@ -273,7 +274,7 @@ func TestRollOut_SetsTheTimeOnce(t *testing.T) {
 			s.refusal = test.refusal
 			recorder := events.NewFakeRecorder(1)
 			r := &Rollouts{Client: s, Reporter: &report.Reporter{Recorder: recorder}, Now: noon, Memory: &world.Memory{}}
-			cluster := &kinds.Cluster{ObjectMeta: named("one"), Spec: kinds.ClusterSpec{Topology: test.topology}}
+			cluster := &clusterv1.Cluster{ObjectMeta: named("one"), Spec: clusterv1.ClusterSpec{Topology: test.topology}}
 			group := behind{Group: status.Group{Kind: test.kind, Name: "g"}, replaceable: created}
 			done, err := r.rollOut(t.Context(), Pass{Cluster: cluster, CheckCurrent: current}, group)
 			if failed := errors.Is(test.refusal, refused); (err != nil) != failed || done != (test.write != "" && !failed) ||

@@ -17,7 +17,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -101,8 +100,8 @@ func named(name string, labels ...string) metav1.ObjectMeta {
 }
 
 // configOf is the KubeadmConfig of a Machine of Cluster one that has its bootstrap data.
-func configOf(machine string) *kinds.KubeadmConfig {
-	config := &kinds.KubeadmConfig{ObjectMeta: named(machine, clusterv1.ClusterNameLabel, "one")}
+func configOf(machine string) *bootstrapv1.KubeadmConfig {
+	config := &bootstrapv1.KubeadmConfig{ObjectMeta: named(machine, clusterv1.ClusterNameLabel, "one")}
 	config.OwnerReferences = []metav1.OwnerReference{{Kind: "Machine", Name: machine, Controller: new(true)}}
 	config.Status.DataSecretName = "data"
 	return config
@@ -119,16 +118,16 @@ func generated(name string) *corev1.Secret {
 }
 
 // poolOf is MachineDeployment name of Cluster one, whose bootstrap objects come from an object of a kind.
-func poolOf(name, kind, bootstrap string) *kinds.MachineDeployment {
-	pool := &kinds.MachineDeployment{ObjectMeta: named(name)}
+func poolOf(name, kind, bootstrap string) *clusterv1.MachineDeployment {
+	pool := &clusterv1.MachineDeployment{ObjectMeta: named(name)}
 	pool.Spec.ClusterName = "one"
-	pool.Spec.Template.Spec.Bootstrap.ConfigRef = kinds.Reference{Kind: kind, Name: bootstrap}
+	pool.Spec.Template.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{Kind: kind, Name: bootstrap}
 	return pool
 }
 
 // referring is a spec with a managed file from a generated Secret.
-func referring(secret string) kinds.Bootstrap {
-	return kinds.Bootstrap{Files: []bootstrapv1.File{{
+func referring(secret string) bootstrapv1.KubeadmConfigSpec {
+	return bootstrapv1.KubeadmConfigSpec{Files: []bootstrapv1.File{{
 		Path: contract.PathProxyEnv, ContentFrom: bootstrapv1.FileSource{Secret: bootstrapv1.SecretFileSource{
 			Name: secret, Key: contract.KeyProxyEnv,
 		}},

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"time"
 
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
@@ -21,7 +24,7 @@ const delay = 10 * time.Second
 // Topology is the topology of a Cluster in one pass.
 type Topology struct {
 	// Cluster is the Cluster, View has its settings.
-	Cluster *kinds.Cluster
+	Cluster *clusterv1.Cluster
 	View    intent.Cluster
 	// Asks has the settings in the topology of an enabled Cluster.
 	Asks intent.Settings
@@ -196,7 +199,7 @@ func (t *Topology) CopiedFrom(ctx context.Context, o Object, want plan.Want) (fr
 	if len(o.Pools) == 0 {
 		return from, nil
 	}
-	template := &kinds.KubeadmConfigTemplate{}
+	template := &bootstrapv1.KubeadmConfigTemplate{}
 	exists, err := t.Reader.Get(ctx, t.View.Namespace, o.Pools[0].Bootstrap.Name, template)
 	if err != nil || !exists {
 		return from, err

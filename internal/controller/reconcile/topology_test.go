@@ -13,13 +13,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
@@ -31,10 +32,10 @@ import (
 func topologyOf(t *testing.T, annotations map[string]string, objects ...client.Object) (*Topology, *shown) {
 	t.Helper()
 	secrets, shown := secretsOf(t, objects...)
-	cluster := &kinds.Cluster{ObjectMeta: named("one", contract.LabelEnabled, contract.LabelEnabledValue)}
+	cluster := &clusterv1.Cluster{ObjectMeta: named("one", contract.LabelEnabled, contract.LabelEnabledValue)}
 	cluster.Annotations = annotations
-	cluster.Spec.ControlPlaneRef = kinds.Reference{Kind: plan.KindControlPlane, Name: "cp"}
-	cluster.Spec.Topology = kinds.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}}
+	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{Kind: plan.KindControlPlane, Name: "cp"}
+	cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}}
 	cluster.Spec.Topology.Workers.MachineDeployments = []clusterv1.MachineDeploymentTopology{{Name: "workers"}}
 	asks, err := intent.SettingsOf(cluster)
 	if err != nil {
@@ -70,12 +71,12 @@ func patched(t *testing.T, spec patch.Spec, targets ...contract.Target) patch.Sp
 
 // templateOf is the template of pool workers, which runs Kubernetes v1.30.0.
 func templateOf(spec patch.Spec) Object {
-	template := &kinds.KubeadmConfigTemplate{ObjectMeta: named("t", clusterv1.ClusterTopologyOwnedLabel, "")}
+	template := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: named("t", clusterv1.ClusterTopologyOwnedLabel, "")}
 	o := NewObject(template, plan.KindTemplate, false)
 	o.Spec = spec
 	o.Pools = []plan.Pool{{
 		Pool:   intent.Pool{Kind: intent.KindMachineDeployment, Name: "workers", Topology: true},
-		Object: "md", Version: "v1.30.0", Bootstrap: kinds.Reference{Kind: plan.KindTemplate, Name: "t"},
+		Object: "md", Version: "v1.30.0", Bootstrap: clusterv1.ContractVersionedObjectReference{Kind: plan.KindTemplate, Name: "t"},
 	}}
 	return o
 }
@@ -152,7 +153,7 @@ func TestInspect_FindsHowAnObjectDiffers(t *testing.T) {
 			o := templateOf(test.spec)
 			switch test.pool {
 			case "-":
-				o = Object{BootstrapObject: &kinds.KubeadmControlPlane{ObjectMeta: named("cp")}, Kind: plan.KindControlPlane, Spec: test.spec}
+				o = Object{BootstrapObject: &controlplanev1.KubeadmControlPlane{ObjectMeta: named("cp")}, Kind: plan.KindControlPlane, Spec: test.spec}
 			case "gone":
 				o.Pools[0].Name = test.pool
 			}
@@ -289,7 +290,7 @@ func TestCopiedFrom_IsTheTemplateOfThePool(t *testing.T) {
 		"a topology that is frozen":   {func(t *Topology, _ *Object) { t.Cluster.Annotations = frozen("disabled@v1.30.0") }, true, false},
 		"one that was frozen earlier": {func(t *Topology, _ *Object) { t.Cluster.Annotations = frozen("disabled@v1.29.0") }, true, true},
 	} {
-		template := &kinds.KubeadmConfigTemplate{ObjectMeta: named("t")}
+		template := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: named("t")}
 		template.Spec.Template.Spec = referring("one-proxy-files")
 		topology, _ := topologyOf(t, nil, template)
 		o := templateOf(patch.Spec{})
@@ -331,7 +332,7 @@ func TestFinish_EndsAFreezeThatAppliesToNothing(t *testing.T) {
 			contract.AnnotationRollout:      contract.RolloutImmediate,
 		}, incomplete: true, write: hold},
 	} {
-		template := &kinds.KubeadmConfigTemplate{ObjectMeta: named("old", clusterv1.ClusterTopologyOwnedLabel, "", clusterv1.ClusterNameLabel, "one")}
+		template := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: named("old", clusterv1.ClusterTopologyOwnedLabel, "", clusterv1.ClusterNameLabel, "one")}
 		template.Spec.Template.Spec = referring("kept")
 		topology, shown := topologyOf(t, test.annotations, template)
 		topology.View.Enabled = !test.disabled
@@ -363,7 +364,7 @@ func TestFinish_SaysWhatTheTopologyControllerWaitsFor(t *testing.T) {
 		return condition(contract.ConditionProxyConfigured, status, reason, "", age)
 	}
 	class := func(status metav1.ConditionStatus) client.Object {
-		object := &kinds.ClusterClass{ObjectMeta: named("class")}
+		object := &clusterv1.ClusterClass{ObjectMeta: named("class")}
 		object.Status.Conditions = []metav1.Condition{condition(clusterv1.ClusterClassVariablesReadyCondition, status, "NotReady", "no\nextension", 0)}
 		return object
 	}
@@ -397,7 +398,7 @@ func TestFinish_SaysWhatTheTopologyControllerWaitsFor(t *testing.T) {
 		"lacking, with a class not here": {drifts: lacking, conditions: []metav1.Condition{waiting}, found: []string{"has reason Paused", "ClusterClass team/class does not exist"}, again: causeDelay},
 		"a class that is not ready":      {drifts: lacking, conditions: []metav1.Condition{waiting}, class: class(metav1.ConditionFalse), found: []string{"has reason Paused", "is not ready, its condition VariablesReady has reason NotReady: no extension"}, again: causeDelay},
 		"a class that is ready":          {drifts: lacking, conditions: []metav1.Condition{waiting}, class: class(metav1.ConditionTrue), found: []string{"has reason Paused", "of the Cluster has reason Paused: it is late"}, again: causeDelay},
-		"a class that says nothing":      {drifts: lacking, conditions: []metav1.Condition{waiting}, class: &kinds.ClusterClass{ObjectMeta: named("class")}, found: []string{"has reason Paused", "of the Cluster has reason Paused: it is late"}, again: causeDelay},
+		"a class that says nothing":      {drifts: lacking, conditions: []metav1.Condition{waiting}, class: &clusterv1.ClusterClass{ObjectMeta: named("class")}, found: []string{"has reason Paused", "of the Cluster has reason Paused: it is late"}, again: causeDelay},
 		"nobody says anything":           {drifts: lacking, conditions: []metav1.Condition{silent}, class: class(metav1.ConditionTrue), found: []string{"has reason Paused"}, again: causeDelay},
 		"a class that nobody shows":      {drifts: lacking, conditions: []metav1.Condition{waiting}, live: forbidden, found: []string{"has reason Paused", "it is late"}, again: causeDelay},
 		"a class that cannot be read":    {drifts: lacking, conditions: []metav1.Condition{waiting}, live: errors.New("refused"), found: []string{"has reason Paused"}, again: causeDelay, fails: true},
@@ -432,7 +433,7 @@ func TestFinish_SaysWhatTheTopologyControllerWaitsFor(t *testing.T) {
 func TestIsOwned_NeedsATopology(t *testing.T) {
 	t.Parallel()
 	topology, _ := topologyOf(t, nil)
-	o, other := templateOf(patch.Spec{}), Object{BootstrapObject: &kinds.KubeadmConfig{}}
+	o, other := templateOf(patch.Spec{}), Object{BootstrapObject: &bootstrapv1.KubeadmConfig{}}
 	if (*Topology)(nil).IsOwned(o) || !topology.IsOwned(o) || topology.IsOwned(other) {
 		t.Error("the wrong object is owned")
 	}

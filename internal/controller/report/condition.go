@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 // Condition writes one condition of Clusters.
@@ -29,12 +28,12 @@ type Condition struct {
 }
 
 // IsOn reports whether a Cluster has the condition.
-func (c Condition) IsOn(cluster *kinds.Cluster) bool {
+func (c Condition) IsOn(cluster *clusterv1.Cluster) bool {
 	return meta.FindStatusCondition(cluster.Status.Conditions, c.Type) != nil
 }
 
 // Set writes the condition if it differs from the Cluster's, and reports whether more than the generation differs.
-func (c Condition) Set(ctx context.Context, cluster *kinds.Cluster, content finding.Condition) (bool, error) {
+func (c Condition) Set(ctx context.Context, cluster *clusterv1.Cluster, content finding.Condition) (bool, error) {
 	previous := meta.FindStatusCondition(cluster.Status.Conditions, c.Type)
 	condition := c.of(cluster, content, previous)
 	return differs(previous, condition), c.write(ctx, cluster, previous, condition)
@@ -42,7 +41,7 @@ func (c Condition) Set(ctx context.Context, cluster *kinds.Cluster, content find
 
 // of returns the condition of a Cluster with a content. It is as old as the previous one, nil if there is none, if that
 // has its status.
-func (c Condition) of(cluster *kinds.Cluster, content finding.Condition,
+func (c Condition) of(cluster *clusterv1.Cluster, content finding.Condition,
 	previous *metav1.Condition,
 ) metav1.Condition {
 	condition := metav1.Condition{
@@ -62,7 +61,7 @@ func differs(previous *metav1.Condition, condition metav1.Condition) bool {
 }
 
 // write writes condition if it differs from the Cluster's, which is previous.
-func (c Condition) write(ctx context.Context, cluster *kinds.Cluster, previous *metav1.Condition,
+func (c Condition) write(ctx context.Context, cluster *clusterv1.Cluster, previous *metav1.Condition,
 	condition metav1.Condition,
 ) error {
 	if previous != nil && *previous == condition {
@@ -76,7 +75,7 @@ func (c Condition) write(ctx context.Context, cluster *kinds.Cluster, previous *
 }
 
 // Remove removes the condition from a Cluster that has it.
-func (c Condition) Remove(ctx context.Context, cluster *kinds.Cluster) error {
+func (c Condition) Remove(ctx context.Context, cluster *clusterv1.Cluster) error {
 	if !c.IsOn(cluster) {
 		return nil
 	}
@@ -84,7 +83,7 @@ func (c Condition) Remove(ctx context.Context, cluster *kinds.Cluster) error {
 }
 
 // apply applies our part of the conditions, a list that the API server merges by type: those of others are not changed.
-func (c Condition) apply(ctx context.Context, cluster *kinds.Cluster, conditions []any) error {
+func (c Condition) apply(ctx context.Context, cluster *clusterv1.Cluster, conditions []any) error {
 	configuration := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": cluster.Name, "namespace": cluster.Namespace},
 		"status":   map[string]any{"conditions": conditions},

@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 // TestEvents_FoldAllOfAPassIntoOne has passes change objects and have news or not.
@@ -25,18 +25,18 @@ func TestEvents_FoldAllOfAPassIntoOne(t *testing.T) {
 	}{
 		"changes without news": {
 			func(r *Reporter) {
-				r.changed(&kinds.Cluster{}, Outcome{Added: []string{"KubeadmControlPlane a/%s"}, Removed: []string{"B c/d"}})
+				r.changed(&clusterv1.Cluster{}, Outcome{Added: []string{"KubeadmControlPlane a/%s"}, Removed: []string{"B c/d"}})
 			},
 			[]string{"Normal ProxySettingsInjected Added the proxy to KubeadmControlPlane a/%s. Removed the proxy from B c/d"},
 		},
 		"changes and news": {
 			func(r *Reporter) {
-				r.reported(&kinds.Cluster{}, configured, Outcome{Added: []string{"A b/c", "D e/f"}}.changes())
+				r.reported(&clusterv1.Cluster{}, configured, Outcome{Added: []string{"A b/c", "D e/f"}}.changes())
 			},
 			[]string{"Normal ProxyConfigured Added the proxy to A b/c, D e/f. 4 objects use 100% proxy a/b"},
 		},
 		"the end": {
-			func(r *Reporter) { r.gone(&kinds.Cluster{}, Outcome{Removed: []string{"A b/c"}}.changes()) },
+			func(r *Reporter) { r.gone(&clusterv1.Cluster{}, Outcome{Removed: []string{"A b/c"}}.changes()) },
 			[]string{"Normal ProxyNotConfigured Removed the proxy from A b/c. Removed everything that this product added"},
 		},
 	} {

@@ -6,9 +6,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
@@ -64,7 +64,7 @@ func TestCondition_IsAsOldAsItsStatus(t *testing.T) {
 		"another reason":  {finding.Condition{Status: "True", Reason: "S", Message: "m"}, &previous, true, time.Unix(1, 0)},
 		"another status":  {finding.Condition{Status: "False", Reason: "R", Message: "m"}, &previous, true, now},
 	} {
-		got := c.of(&kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Generation: 3}}, test.content, test.previous)
+		got := c.of(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Generation: 3}}, test.content, test.previous)
 		if !got.LastTransitionTime.Time.Equal(test.since) || differs(test.previous, got) != test.differs || got.ObservedGeneration != 3 {
 			t.Errorf("%s: %+v", name, got)
 		}

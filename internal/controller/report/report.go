@@ -10,12 +10,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
@@ -33,7 +33,7 @@ type Reporter struct {
 
 // Report writes findings into the condition of a Cluster, or summary if none of them has a reason, and emits the event
 // of the pass.
-func (r *Reporter) Report(ctx context.Context, cluster *kinds.Cluster, out Outcome, summary string) error {
+func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, out Outcome, summary string) error {
 	found := finding.ConditionOf(out.Findings, summary)
 	if out.Holds && HasCondition(cluster) {
 		r.changed(cluster, out)
@@ -59,7 +59,7 @@ func (r *Reporter) condition() Condition {
 }
 
 // Remove removes the condition from a Cluster, and emits the event of the pass.
-func (r *Reporter) Remove(ctx context.Context, cluster *kinds.Cluster, out Outcome) error {
+func (r *Reporter) Remove(ctx context.Context, cluster *clusterv1.Cluster, out Outcome) error {
 	r.memory.forgetState(cluster.UID)
 	err := r.record(ctx, cluster, &[]status.Group{})
 	if err == nil {
@@ -75,7 +75,7 @@ func (r *Reporter) Remove(ctx context.Context, cluster *kinds.Cluster, out Outco
 }
 
 // record writes the counts of a pass into the annotation of a Cluster, if they differ. nil is that they are not known.
-func (r *Reporter) record(ctx context.Context, cluster *kinds.Cluster, behind *[]status.Group) error {
+func (r *Reporter) record(ctx context.Context, cluster *clusterv1.Cluster, behind *[]status.Group) error {
 	if behind == nil {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (r *Reporter) record(ctx context.Context, cluster *kinds.Cluster, behind *[
 }
 
 // Changed emits the event of a pass that has nothing to report.
-func (r *Reporter) Changed(cluster *kinds.Cluster, out Outcome) { r.changed(cluster, out) }
+func (r *Reporter) Changed(cluster *clusterv1.Cluster, out Outcome) { r.changed(cluster, out) }
 
 // Forget forgets a Cluster that is being deleted.
 func (r *Reporter) Forget(uid types.UID) {
@@ -109,7 +109,7 @@ func (r *Reporter) Forget(uid types.UID) {
 }
 
 // HasCondition reports whether a Cluster has the condition.
-func HasCondition(cluster *kinds.Cluster) bool {
+func HasCondition(cluster *clusterv1.Cluster) bool {
 	return Condition{Type: contract.ConditionProxyConfigured}.IsOn(cluster)
 }
 

@@ -11,11 +11,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
@@ -23,7 +23,7 @@ import (
 type done struct {
 	client.Client
 
-	cluster *kinds.Cluster
+	cluster *clusterv1.Cluster
 	lines   []string
 	refuses error
 }
@@ -56,7 +56,7 @@ type statusOf struct {
 
 func (s statusOf) Apply(_ context.Context, applied runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
 	data, err := json.Marshal(applied)
-	var object kinds.Cluster
+	var object clusterv1.Cluster
 	err = errors.Join(err, json.Unmarshal(data, &object), s.done.refuses)
 	line := "apply"
 	if object.ResourceVersion != s.done.cluster.ResourceVersion || object.UID != s.done.cluster.UID {
@@ -79,7 +79,7 @@ func (d *done) Eventf(_, _ runtime.Object, _, reason, action, note string, args 
 // TestReporter_WritesWhatDiffers has passes over one Cluster, one after the other.
 func TestReporter_WritesWhatDiffers(t *testing.T) {
 	t.Parallel()
-	d := &done{cluster: &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: "5", Annotations: map[string]string{}}}}
+	d := &done{cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: "5", Annotations: map[string]string{}}}}
 	r := &Reporter{Client: d, Recorder: d, Now: func() time.Time { return time.Unix(1, 0) }}
 	refused := errors.New("refused")
 	group := []status.Group{{Kind: "MachineDeployment", Name: "md", Machines: []status.Machine{{Name: "m"}}}}

@@ -16,12 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
@@ -440,7 +440,7 @@ func applied(t *testing.T, r *remote) func(wanted []publish.Secret) (report.Outc
 	t.Helper()
 	applier := NewApplier(func(context.Context, client.ObjectKey) (client.Client, func(), error) { return r, func() {}, nil })
 	guarded := backoff.New(nil, nil, func() time.Time { return noon })
-	cluster := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "prod", UID: "one"}}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "prod", UID: "one"}}
 	return func(wanted []publish.Secret) (report.Outcome, bool) {
 		out, left, err := applier.Apply(t.Context(), cluster, guarded, wanted)
 		if err != nil {

@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
@@ -104,7 +104,8 @@ func (a *Applier) turn(uid types.UID) (leave func(), ok bool) {
 
 // Apply brings the workload cluster of a Cluster to what is wanted, of which objects that are kept stay as they are.
 // It reports whether anything is left there, or may be.
-func (a *Applier) Apply(ctx context.Context, cluster *kinds.Cluster, guarded *backoff.Client, wanted []publish.Secret,
+func (a *Applier) Apply(ctx context.Context, cluster *clusterv1.Cluster, guarded *backoff.Client,
+	wanted []publish.Secret,
 ) (out report.Outcome, left bool, err error) {
 	p := &application{cluster: cluster, wanted: wanted, out: &out}
 	if err := p.read(); err != nil {

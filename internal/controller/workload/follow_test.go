@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,16 +42,16 @@ type management struct {
 
 func (m *management) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	switch list := list.(type) {
-	case *kinds.KubeadmConfigList:
-		config := kinds.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
+	case *bootstrapv1.KubeadmConfigList:
+		config := bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
 			Name: "a-config", Annotations: m.annotations, OwnerReferences: []metav1.OwnerReference{{Kind: "Machine", Name: "a", UID: "1", Controller: new(true)}},
 		}}
 		config.Status.DataSecretName = "a"
 		config.Spec.Files = managedFile(main)
 		list.Items = append(list.Items, config)
-	case *kinds.MachineList:
+	case *clusterv1.MachineList:
 		m.listed++
-		machine := kinds.Machine{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}}
+		machine := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}}
 		machine.Status.NodeRef.Name = "node-a"
 		list.Items = append(list.Items, machine)
 	}
@@ -105,7 +106,7 @@ func TestFollow_LeavesAClusterAloneThatDoesNotAnswer(t *testing.T) {
 	f := (&Follower{
 		Clusters: remote, Live: api, Writer: &reconcile.Writer{Client: backoff.New(api, api, nil)}, Now: func() time.Time { return clock },
 	}).Init()
-	cluster := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "prod", UID: "9"}}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "prod", UID: "9"}}
 	view := intent.Cluster{Namespace: "team", Name: "prod"}
 	follow := func() (again time.Duration, holds bool) {
 		t.Helper()
@@ -224,7 +225,7 @@ func TestFollow_RecordsWhatIsRestored(t *testing.T) {
 		}).Init()
 		reader, view := reconcile.Reader{Client: api}, intent.Cluster{Namespace: "team", Name: "prod"}
 		out, err := f.Follow(t.Context(), Pass{
-			Cluster: &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{
+			Cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "team", Name: "prod", ResourceVersion: "7",
 				Annotations: map[string]string{contract.AnnotationApplied: contract.AppliedValue},
 			}},
@@ -265,23 +266,23 @@ func TestFollow_RecordsFilesThatAreBack(t *testing.T) {
 type own struct {
 	client.Client
 
-	configs []kinds.KubeadmConfig
+	configs []bootstrapv1.KubeadmConfig
 }
 
 func (o own) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	switch list := list.(type) {
-	case *kinds.KubeadmConfigList:
+	case *bootstrapv1.KubeadmConfigList:
 		list.Items = o.configs
-	case *kinds.MachineList:
+	case *clusterv1.MachineList:
 		for _, config := range o.configs {
-			machine := kinds.Machine{ObjectMeta: metav1.ObjectMeta{UID: config.OwnerReferences[0].UID}}
+			machine := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{UID: config.OwnerReferences[0].UID}}
 			if config.Name != "boots" {
 				machine.Status.NodeRef.Name = "node-" + config.Name
 			}
 			list.Items = append(list.Items, machine)
 		}
-	case *kinds.MachinePoolList:
-		pool := kinds.MachinePool{ObjectMeta: metav1.ObjectMeta{Name: "mp"}}
+	case *clusterv1.MachinePoolList:
+		pool := clusterv1.MachinePool{ObjectMeta: metav1.ObjectMeta{Name: "mp"}}
 		pool.Spec.ClusterName, pool.Status.NodeRefs = "prod", []corev1.ObjectReference{{Name: "node-mp"}}
 		list.Items = append(list.Items, pool)
 	}
@@ -291,8 +292,8 @@ func (o own) List(_ context.Context, list client.ObjectList, _ ...client.ListOpt
 // TestMembers_AreThoseOfTheTargets has Machines that booted with the files of a Secret ("with"), and without.
 func TestMembers_AreThoseOfTheTargets(t *testing.T) {
 	t.Parallel()
-	config := func(name, label, value string, with bool) kinds.KubeadmConfig {
-		c := kinds.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
+	config := func(name, label, value string, with bool) bootstrapv1.KubeadmConfig {
+		c := bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
 			Name: name, Labels: map[string]string{label: value},
 			OwnerReferences: []metav1.OwnerReference{{Kind: "Machine", Name: name, UID: types.UID(name), Controller: new(true)}},
 		}}
@@ -302,7 +303,7 @@ func TestMembers_AreThoseOfTheTargets(t *testing.T) {
 		}
 		return c
 	}
-	recorded := func(c kinds.KubeadmConfig, files string) kinds.KubeadmConfig {
+	recorded := func(c bootstrapv1.KubeadmConfig, files string) bootstrapv1.KubeadmConfig {
 		c.Annotations = map[string]string{contract.AnnotationUpdatedFiles: files}
 		return c
 	}
@@ -317,7 +318,7 @@ func TestMembers_AreThoseOfTheTargets(t *testing.T) {
 	}
 	of := func(kind, name string) plan.Pool { return plan.Pool{Pool: intent.Pool{Kind: kind}, Object: name} }
 	for name, test := range map[string]struct {
-		configs    []kinds.KubeadmConfig
+		configs    []bootstrapv1.KubeadmConfig
 		conditions []metav1.Condition
 		restores   bool
 		noPool     bool // MachinePool mp is to have no proxy
@@ -325,7 +326,7 @@ func TestMembers_AreThoseOfTheTargets(t *testing.T) {
 		rolls      bool
 	}{
 		"as the targets ask": {
-			configs: []kinds.KubeadmConfig{
+			configs: []bootstrapv1.KubeadmConfig{
 				config("cp", controlPlane, "", false), config("md", deployment, "md", false), config("moved", deployment, "md", true),
 				config("none", deployment, "none", true), config("unknown", deployment, "unknown", true),
 				config("plain", deployment, "unknown", false), config("alone", "own", "", true),
@@ -336,7 +337,7 @@ func TestMembers_AreThoseOfTheTargets(t *testing.T) {
 			},
 		},
 		"whoever has files, when the label is gone": {
-			configs: []kinds.KubeadmConfig{
+			configs: []bootstrapv1.KubeadmConfig{
 				config("cp", controlPlane, "", true), config("md", deployment, "md", false),
 				recorded(config("updated", deployment, "md", false), "0123"),
 				recorded(config("restored", deployment, "md", true), contract.FilesRemovedValue),
@@ -354,11 +355,11 @@ func TestMembers_AreThoseOfTheTargets(t *testing.T) {
 			conditions: []metav1.Condition{rolling}, want: []string{"node-mp mp-files MachinePool mp"}, rolls: true,
 		},
 		"a Machine of it that boots": {
-			configs: []kinds.KubeadmConfig{config("boots", controlPlane, "", false)},
+			configs: []bootstrapv1.KubeadmConfig{config("boots", controlPlane, "", false)},
 			want:    []string{" prod-proxy-files ", "node-mp mp-files MachinePool mp"}, rolls: true,
 		},
 		"a Machine of a pool that boots": {
-			configs: []kinds.KubeadmConfig{config("boots", deployment, "md", false)},
+			configs: []bootstrapv1.KubeadmConfig{config("boots", deployment, "md", false)},
 			want:    []string{" md-files MachineDeployment md", "node-mp mp-files MachinePool mp"},
 		},
 	} {
@@ -368,17 +369,17 @@ func TestMembers_AreThoseOfTheTargets(t *testing.T) {
 			if test.noPool {
 				ofPool.Override = contract.SecretNone
 			}
-			kcp := &kinds.KubeadmControlPlane{}
+			kcp := &controlplanev1.KubeadmControlPlane{}
 			kcp.Status.Conditions = test.conditions
 			members, rolls, err := (&Follower{Live: api}).Init().members(t.Context(), Pass{
-				Cluster: &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "prod"}},
+				Cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "prod"}},
 				Configs: reconcile.Reader{Client: api}.Configs(intent.Cluster{Name: "prod"}), Restores: test.restores,
 				Objects: []reconcile.Reconciled{
 					reconciled(kcp, plan.KindControlPlane, main, true),
-					reconciled(&kinds.KubeadmConfigTemplate{}, plan.KindTemplate, "md-files", true, of("MachineDeployment", "md")),
-					reconciled(&kinds.KubeadmConfigTemplate{}, plan.KindTemplate, "", true, of("MachineDeployment", "none")),
-					reconciled(&kinds.KubeadmConfigTemplate{}, plan.KindTemplate, "", false, of("MachineDeployment", "unknown")),
-					reconciled(&kinds.KubeadmConfig{}, plan.KindConfig, "mp-files", true, ofPool),
+					reconciled(&bootstrapv1.KubeadmConfigTemplate{}, plan.KindTemplate, "md-files", true, of("MachineDeployment", "md")),
+					reconciled(&bootstrapv1.KubeadmConfigTemplate{}, plan.KindTemplate, "", true, of("MachineDeployment", "none")),
+					reconciled(&bootstrapv1.KubeadmConfigTemplate{}, plan.KindTemplate, "", false, of("MachineDeployment", "unknown")),
+					reconciled(&bootstrapv1.KubeadmConfig{}, plan.KindConfig, "mp-files", true, ofPool),
 				},
 			})
 			var got []string

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -59,7 +61,7 @@ func (f *Follower) members(ctx context.Context, p Pass) (members []Member, rolls
 	}
 	rolls = slices.ContainsFunc(members, func(m Member) bool { return m.Group == "" && (m.Leaving || m.Node == "") }) ||
 		slices.ContainsFunc(p.Objects, func(o reconcile.Reconciled) bool {
-			controlPlane, ok := o.BootstrapObject.(*kinds.KubeadmControlPlane)
+			controlPlane, ok := o.BootstrapObject.(*controlplanev1.KubeadmControlPlane)
 			return ok && kinds.IsRolling(controlPlane)
 		})
 	pools, err := f.pools(ctx, p)
@@ -67,7 +69,7 @@ func (f *Follower) members(ctx context.Context, p Pass) (members []Member, rolls
 }
 
 // hasFiles reports whether the node of a Machine has files of the product, as far as its KubeadmConfig shows that.
-func hasFiles(config *kinds.KubeadmConfig) bool {
+func hasFiles(config *bootstrapv1.KubeadmConfig) bool {
 	switch config.Annotations[contract.AnnotationUpdatedFiles] {
 	case contract.FilesRemovedValue:
 		return false
@@ -95,7 +97,7 @@ func targetsOf(objects []reconcile.Reconciled) map[string]string {
 }
 
 // groupOf names the pool of the Machine of a KubeadmConfig, or returns "" for the control plane.
-func groupOf(config *kinds.KubeadmConfig) string {
+func groupOf(config *bootstrapv1.KubeadmConfig) string {
 	if _, controlPlane := config.Labels[clusterv1.MachineControlPlaneLabel]; controlPlane {
 		return ""
 	}
@@ -116,10 +118,10 @@ func SecretOf(spec patch.Spec) string {
 }
 
 // find finds the Nodes of Machines. A Machine that has none yet changes when it gets one.
-func (f *Follower) find(ctx context.Context, cluster *kinds.Cluster, positions map[types.UID]int,
+func (f *Follower) find(ctx context.Context, cluster *clusterv1.Cluster, positions map[types.UID]int,
 	members []Member,
 ) error {
-	var machines kinds.MachineList
+	var machines clusterv1.MachineList
 	if err := f.Live.List(ctx, &machines, client.InNamespace(cluster.Namespace),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
 		return fmt.Errorf("listing Machines: %w", err)
@@ -153,7 +155,7 @@ func (f *Follower) pools(ctx context.Context, p Pass) (members []Member, err err
 	if !slices.ContainsFunc(p.Objects, func(o reconcile.Reconciled) bool { return o.Kind == plan.KindConfig }) {
 		return nil, nil
 	}
-	var pools kinds.MachinePoolList
+	var pools clusterv1.MachinePoolList
 	if err := f.Live.List(ctx, &pools, client.InNamespace(p.Cluster.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing MachinePools: %w", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
@@ -31,7 +33,7 @@ func (f *Follower) record(ctx context.Context, p Pass, current []Member, updates
 		if lag := behind[m.Machine]; lag != status.Current && !update.At.IsZero() {
 			annotations[contract.AnnotationUpdatedAt] = update.At.UTC().Format(time.RFC3339)
 		}
-		i := slices.IndexFunc(configs, func(c kinds.KubeadmConfig) bool { return c.Name == m.Config })
+		i := slices.IndexFunc(configs, func(c bootstrapv1.KubeadmConfig) bool { return c.Name == m.Config })
 		removed := configs[i].Annotations[contract.AnnotationUpdatedFiles] == contract.FilesRemovedValue
 		switch lag := behind[m.Machine]; {
 		case lag == status.OldEntries && update.Files != "":
@@ -47,7 +49,9 @@ func (f *Follower) record(ctx context.Context, p Pass, current []Member, updates
 }
 
 // annotate writes annotations of a KubeadmConfig, if they differ.
-func (f *Follower) annotate(ctx context.Context, config *kinds.KubeadmConfig, annotations map[string]string) error {
+func (f *Follower) annotate(
+	ctx context.Context, config *bootstrapv1.KubeadmConfig, annotations map[string]string,
+) error {
 	maps.DeleteFunc(annotations, func(key, value string) bool { return config.Annotations[key] == value })
 	if len(annotations) == 0 {
 		return nil
@@ -62,7 +66,7 @@ func (f *Follower) recordRemoval(ctx context.Context, p Pass, restored []Member)
 		return err //nolint:wrapcheck // it says what failed
 	}
 	for _, m := range restored {
-		i := slices.IndexFunc(configs, func(c kinds.KubeadmConfig) bool { return c.Name == m.Config })
+		i := slices.IndexFunc(configs, func(c bootstrapv1.KubeadmConfig) bool { return c.Name == m.Config })
 		annotations := map[string]string{contract.AnnotationUpdatedAt: "", contract.AnnotationUpdatedFiles: ""}
 		if patch.IsPatched(kinds.View(&configs[i])) {
 			annotations[contract.AnnotationUpdatedFiles] = contract.FilesRemovedValue

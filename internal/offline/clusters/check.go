@@ -3,10 +3,13 @@ package clusters
 import (
 	"strings"
 
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -35,11 +38,11 @@ func CheckMetadata(o *manifest.Object) finding.Errors {
 // product and that nothing reads.
 func (x Index) CheckNames(o *manifest.Object) []finding.Finding {
 	switch x.forms[o].(type) {
-	case *kinds.KubeadmControlPlane, *kinds.KubeadmConfigTemplate, *kinds.KubeadmConfig:
+	case *controlplanev1.KubeadmControlPlane, *bootstrapv1.KubeadmConfigTemplate, *bootstrapv1.KubeadmConfig:
 		return intent.CheckBootstrap(o.Annotations())
-	case *kinds.Cluster:
+	case *clusterv1.Cluster:
 		return intent.CheckNames(o.Labels(), intent.SourceOf(x.cluster(o)))
-	case *kinds.MachineDeployment, *kinds.MachinePool:
+	case *clusterv1.MachineDeployment, *clusterv1.MachinePool:
 		if IsPool(o) && !plan.IsTopologyOwned(o.Labels()) {
 			return intent.CheckPool(o.Annotations())
 		}

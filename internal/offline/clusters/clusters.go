@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
@@ -148,10 +148,10 @@ func (m *Manifests) Cluster(o *manifest.Object) Cluster {
 }
 
 // Machines returns the Machines of a Cluster among the inputs, also those that a controller has created.
-func (m *Manifests) Machines(cluster *manifest.Object) (machines []kinds.Machine) {
+func (m *Manifests) Machines(cluster *manifest.Object) (machines []clusterv1.Machine) {
 	for _, o := range m.Find("Machine") {
 		own, _ := m.NamedBy(o)
-		if machine, ok := m.forms[o].(*kinds.Machine); ok && own == cluster {
+		if machine, ok := m.forms[o].(*clusterv1.Machine); ok && own == cluster {
 			machines = append(machines, *machine)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
@@ -19,13 +20,13 @@ func newForm(o *manifest.Object) metav1.Object {
 	group, _, _ := strings.Cut(o.APIVersion(), "/")
 	switch o.Kind() + "." + group {
 	case "Cluster." + GroupCluster:
-		return &kinds.Cluster{}
+		return &clusterv1.Cluster{}
 	case intent.KindMachineDeployment + "." + GroupCluster, plan.KindMachineSet + "." + GroupCluster:
-		return &kinds.MachineDeployment{} // the fields that are read are the same
+		return &clusterv1.MachineDeployment{} // the fields that are read are the same
 	case intent.KindMachinePool + "." + GroupCluster:
-		return &kinds.MachinePool{}
+		return &clusterv1.MachinePool{}
 	case plan.KindMachine + "." + GroupCluster:
-		return &kinds.Machine{}
+		return &clusterv1.Machine{}
 	case plan.KindControlPlane + "." + GroupControlPlane, plan.KindTemplate + "." + GroupBootstrap,
 		plan.KindConfig + "." + GroupBootstrap:
 		return kinds.NewBootstrapObject(o.Kind())
@@ -46,7 +47,7 @@ func decode(o *manifest.Object) (metav1.Object, []finding.Place) {
 	if o.Kind() != plan.KindMachine {
 		delete(value, "status")
 	}
-	cluster, isCluster := form.(*kinds.Cluster)
+	cluster, isCluster := form.(*clusterv1.Cluster)
 	var unresolved []finding.Place
 	if isCluster {
 		unresolved = removeVariables(value)
@@ -103,11 +104,11 @@ func removeVariables(cluster map[string]any) (unresolved []finding.Place) {
 }
 
 // removeValues removes and names the values of the product's variable that have an unresolved variable.
-func removeValues(topology *kinds.Topology) (unresolved []finding.Place) {
+func removeValues(topology *clusterv1.Topology) (unresolved []finding.Place) {
 	if !topology.IsDefined() {
 		return nil
 	}
-	remove := func(variables []kinds.Variable, at finding.Place) {
+	remove := func(variables []clusterv1.ClusterVariable, at finding.Place) {
 		for i := range variables {
 			if v := &variables[i]; v.Name == contract.VariableName && strings.Contains(string(v.Value.Raw), "${") {
 				v.Value.Raw = nil
@@ -118,7 +119,7 @@ func removeValues(topology *kinds.Topology) (unresolved []finding.Place) {
 	at := finding.Field("spec", "topology")
 	remove(topology.Variables, at.Child("variables"))
 	remove(topology.ControlPlane.Variables.Overrides, at.Child("controlPlane", "variables", "overrides"))
-	pool := func(list, name string, overrides []kinds.Variable) {
+	pool := func(list, name string, overrides []clusterv1.ClusterVariable) {
 		remove(overrides, at.Child("workers", list).Item(name).Child("variables", "overrides"))
 	}
 	for i := range topology.Workers.MachineDeployments {
@@ -136,8 +137,8 @@ func removeValues(topology *kinds.Topology) (unresolved []finding.Place) {
 func (x Index) Form(o *manifest.Object) metav1.Object { return x.forms[o] }
 
 // cluster returns the form of a Cluster.
-func (x Index) cluster(o *manifest.Object) *kinds.Cluster {
-	cluster, _ := x.forms[o].(*kinds.Cluster)
+func (x Index) cluster(o *manifest.Object) *clusterv1.Cluster {
+	cluster, _ := x.forms[o].(*clusterv1.Cluster)
 	return cluster
 }
 
@@ -153,9 +154,9 @@ func (x Index) BootstrapOf(o *manifest.Object) kinds.BootstrapObject {
 // Pool returns a worker in the form of a pool. Only a pool names its own proxy Secret.
 func (x Index) Pool(worker *manifest.Object) plan.Pool {
 	form := x.forms[worker]
-	if machine, ok := form.(*kinds.Machine); ok {
-		form = &kinds.MachineDeployment{ObjectMeta: machine.ObjectMeta, Spec: kinds.MachineDeploymentSpec{
-			ClusterName: machine.Spec.ClusterName, Template: kinds.MachineTemplate{Spec: machine.Spec},
+	if machine, ok := form.(*clusterv1.Machine); ok {
+		form = &clusterv1.MachineDeployment{ObjectMeta: machine.ObjectMeta, Spec: clusterv1.MachineDeploymentSpec{
+			ClusterName: machine.Spec.ClusterName, Template: clusterv1.MachineTemplateSpec{Spec: machine.Spec},
 		}}
 	}
 	pool := plan.PoolOf(form)

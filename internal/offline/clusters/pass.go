@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,7 +47,7 @@ type Passes struct {
 
 // Controller is the controller.
 type Controller interface {
-	Preview(ctx context.Context, cluster *kinds.Cluster) (reconcile.Preview, error)
+	Preview(ctx context.Context, cluster *clusterv1.Cluster) (reconcile.Preview, error)
 }
 
 // Surroundings are what a controller reads, and where it writes to.

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,7 +33,7 @@ type namespace struct {
 	world      *world.Reader
 	// machines are those of control planes. Only addresses are read from them: with a Machine, changes would wait.
 	machines *world.Reader
-	clusters map[*manifest.Object]*kinds.Cluster
+	clusters map[*manifest.Object]*clusterv1.Cluster
 	// named are the objects that others refer to.
 	named map[reference]*manifest.Object
 }
@@ -54,7 +56,7 @@ func (n *namespace) nameOf(kind, name string) string {
 // newNamespace returns what Clusters in a namespace see.
 func (p *Passes) newNamespace(key, name string) (*namespace, error) {
 	n := &namespace{
-		name: name, world: p.base.Of(), machines: p.base.Of(), clusters: map[*manifest.Object]*kinds.Cluster{},
+		name: name, world: p.base.Of(), machines: p.base.Of(), clusters: map[*manifest.Object]*clusterv1.Cluster{},
 		named: map[reference]*manifest.Object{},
 	}
 	all := slices.Clone(p.objects[key])
@@ -95,13 +97,13 @@ func (n *namespace) add(p *Passes, o *manifest.Object) {
 			}
 			n.world.Add(secret)
 		}
-	case *kinds.Cluster:
+	case *clusterv1.Cluster:
 		n.clusters[o] = form.DeepCopy()
 		n.cluster(p, o, n.clusters[o])
 		if counts {
 			n.world.Add(n.clusters[o])
 		}
-	case *kinds.KubeadmControlPlane, *kinds.KubeadmConfigTemplate, *kinds.KubeadmConfig:
+	case *controlplanev1.KubeadmControlPlane, *bootstrapv1.KubeadmConfigTemplate, *bootstrapv1.KubeadmConfig:
 		object, ok := form.(kinds.BootstrapObject).DeepCopyObject().(kinds.BootstrapObject)
 		if counts && ok {
 			n.place(object, o)
@@ -109,7 +111,7 @@ func (n *namespace) add(p *Passes, o *manifest.Object) {
 			n.world.Add(object)
 		}
 	default:
-		if machine, isMachine := form.(*kinds.Machine); isMachine {
+		if machine, isMachine := form.(*clusterv1.Machine); isMachine {
 			machine = machine.DeepCopy()
 			n.place(machine, o)
 			machine.Labels = map[string]string{clusterv1.ClusterNameLabel: n.nameOf("Cluster", machine.Spec.ClusterName)}
@@ -133,7 +135,7 @@ func (n *namespace) place(object metav1.Object, o *manifest.Object) {
 }
 
 // cluster completes a Cluster as Cluster API does. It is not paused: manifests are patched before they are applied.
-func (n *namespace) cluster(p *Passes, o *manifest.Object, cluster *kinds.Cluster) {
+func (n *namespace) cluster(p *Passes, o *manifest.Object, cluster *clusterv1.Cluster) {
 	read := p.Cluster(o)
 	n.place(cluster, o)
 	delete(cluster.Annotations, clusterv1.PausedAnnotation)
@@ -162,9 +164,9 @@ func (n *namespace) cluster(p *Passes, o *manifest.Object, cluster *kinds.Cluste
 			clusterv1.ClusterTopologyMachinePoolNameLabel:       pool,
 		})
 	}
-	controlPlane := &kinds.KubeadmControlPlane{}
+	controlPlane := &controlplanev1.KubeadmControlPlane{}
 	owned(controlPlane, "")
-	spec.ControlPlaneRef = kinds.Reference{Kind: plan.KindControlPlane, Name: controlPlane.Name}
+	spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{Kind: plan.KindControlPlane, Name: controlPlane.Name}
 	n.world.Add(controlPlane)
 	for _, asked := range read.Settings.Pools {
 		if !asked.HasOwnSecret() {
@@ -174,7 +176,7 @@ func (n *namespace) cluster(p *Passes, o *manifest.Object, cluster *kinds.Cluste
 		template := kinds.NewBootstrapObject(pool.BootstrapKind())
 		owned(template, asked.Name)
 		owned(&metadata, asked.Name)
-		pool.Bootstrap = kinds.Reference{Kind: pool.BootstrapKind(), Name: template.GetName()}
+		pool.Bootstrap = clusterv1.ContractVersionedObjectReference{Kind: pool.BootstrapKind(), Name: template.GetName()}
 		n.world.Add(template)
 		n.world.Add(formOf(pool, metadata))
 	}
@@ -195,18 +197,18 @@ func (n *namespace) pool(pool plan.Pool, o *manifest.Object) {
 // formOf returns a pool as an object.
 func formOf(pool plan.Pool, metadata metav1.ObjectMeta) client.Object {
 	kind := metav1.TypeMeta{Kind: pool.Kind}
-	template := kinds.MachineTemplate{Spec: kinds.MachineSpec{
-		ClusterName: pool.Cluster, Bootstrap: kinds.MachineBootstrap{ConfigRef: pool.Bootstrap},
+	template := clusterv1.MachineTemplateSpec{Spec: clusterv1.MachineSpec{
+		ClusterName: pool.Cluster, Bootstrap: clusterv1.Bootstrap{ConfigRef: pool.Bootstrap},
 		InfrastructureRef: pool.Infrastructure,
 	}}
 	if pool.BootstrapKind() == plan.KindConfig {
-		return &kinds.MachinePool{
-			TypeMeta: kind, ObjectMeta: metadata, Spec: kinds.MachinePoolSpec{ClusterName: pool.Cluster, Template: template},
+		return &clusterv1.MachinePool{
+			TypeMeta: kind, ObjectMeta: metadata, Spec: clusterv1.MachinePoolSpec{ClusterName: pool.Cluster, Template: template},
 		}
 	}
-	return &kinds.MachineDeployment{
+	return &clusterv1.MachineDeployment{
 		TypeMeta: kind, ObjectMeta: metadata,
-		Spec: kinds.MachineDeploymentSpec{ClusterName: pool.Cluster, Template: template},
+		Spec: clusterv1.MachineDeploymentSpec{ClusterName: pool.Cluster, Template: template},
 	}
 }
 
