@@ -24,7 +24,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/preview"
@@ -299,7 +299,7 @@ func (s statusReader) list(ctx context.Context) (rows []status.Row, version stri
 	// A Cluster that is named counts without the label, too, until its condition is gone with the proxy.
 	clusters.Items = slices.DeleteFunc(clusters.Items, func(c clusterv1.Cluster) bool {
 		_, labelled := c.Labels[contract.LabelEnabled]
-		return !labelled && !report.HasCondition(&c)
+		return !labelled && !controller.HasCondition(&c)
 	})
 	if s.cluster != "" && len(clusters.Items) == 0 {
 		return nil, "", fmt.Errorf("status: %w %s in namespace %s", errNotLabelled, s.cluster, s.namespace)

@@ -16,7 +16,6 @@ import (
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -25,14 +24,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -63,11 +59,8 @@ type Config struct {
 	// Admission reports that webhooks run as well. A running control plane is then updated in the request that rolls
 	// it.
 	Admission bool
-	// Clusters connects to workload clusters for updates in place; nil if they are not installed.
-	Clusters clustercache.ClusterCache
-	// Connect is workload.Follower.Connect, and NodePods its Pods.
-	Connect  func(context.Context, client.ObjectKey) (client.Client, func(), error)
-	NodePods workload.NodePods
+	// Steps are those of other packages, which run in this order at the end of each pass.
+	Steps []Step
 	// Recorder emits events.
 	Recorder events.EventRecorder
 	// Now is the clock.
@@ -81,18 +74,24 @@ type Config struct {
 	Concurrency int
 }
 
+// Step is what another package adds to the passes over Clusters. It runs when bootstrap objects are written and the
+// Machines that are behind are known.
+type Step interface {
+	// Run runs for each Cluster, whether it is enabled or not.
+	Run(ctx context.Context, p *Pass) (Outcome, error)
+	// Watch adds what brings passes to the controller, before it starts.
+	Watch(controller controller.Controller) error
+}
+
 // Controller reconciles the proxy of Clusters.
 type Controller struct {
 	Config
 
 	// guarded is Client.
 	guarded  *backoff.Client
-	reader   reconcile.Reader
-	writer   *reconcile.Writer
-	reporter *report.Reporter
-	// inPlace is nil if updates in place are not installed.
-	inPlace  *workload.Follower
-	rollouts *reconcile.Rollouts
+	reader   Reader
+	writer   *Writer
+	reporter *Reporter
 }
 
 // New returns a Controller. It fails if something is missing in its configuration.
@@ -105,27 +104,19 @@ func New(config Config) (*Controller, error) {
 	}
 	guarded := backoff.New(config.Client, config.Live, config.Now)
 	config.Client = guarded
-	reporter := &report.Reporter{Client: config.Client, Recorder: config.Recorder, Now: config.Now}
-	c := &Controller{
+	reporter := &Reporter{Client: config.Client, Recorder: config.Recorder, Now: config.Now}
+	return &Controller{
 		Config:   config,
-		reader:   reconcile.Reader{Client: config.Client},
+		reader:   Reader{Client: config.Client},
 		guarded:  guarded,
-		writer:   &reconcile.Writer{Client: guarded, Live: config.Live},
+		writer:   &Writer{Client: guarded, Live: config.Live},
 		reporter: reporter,
-		rollouts: &reconcile.Rollouts{Client: config.Client, Reporter: reporter, Now: config.Now, Memory: config.Memory},
-	}
-	if config.Clusters != nil {
-		c.inPlace = (&workload.Follower{
-			Clusters: config.Clusters, Live: config.Live, Writer: c.writer, Connect: config.Connect, Pods: config.NodePods,
-			Now: config.Now,
-		}).Init()
-	}
-	return c, nil
+	}, nil
 }
 
 // Metrics returns the metrics of the Clusters that c has reconciled. perCluster adds some with the names of Clusters.
 func (c *Controller) Metrics(perCluster bool) prometheus.Collector {
-	return report.Metrics{Reporter: c.reporter, PerCluster: perCluster}
+	return Metrics{Reporter: c.reporter, PerCluster: perCluster}
 }
 
 // SetupWithManager registers the controller, its watches and its indexes. proxySecrets is the cache of Secrets with
@@ -154,14 +145,16 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager, pro
 		b = b.Watches(world.NamespaceMetadata(), handler.EnqueueRequestsFromMapFunc(find.OfNamespace),
 			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
-	if c.inPlace != nil {
-		b = b.WatchesRawSource(workload.Source(c.Clusters, Name))
+	built, err := b.Build(reconcile.AsReconciler(mgr.GetClient(), c))
+	if err != nil {
+		return err //nolint:wrapcheck // it says what failed
 	}
-	built, err := b.Build(ctrlreconcile.AsReconciler(mgr.GetClient(), c))
-	if err == nil && c.inPlace != nil {
-		c.inPlace.Controller = built
+	for _, step := range c.Steps {
+		if err := step.Watch(built); err != nil {
+			return err //nolint:wrapcheck // it says what failed
+		}
 	}
-	return err
+	return nil
 }
 
 // deleted forgets a Cluster that is deleted: one without finalizers is gone without another pass.

@@ -23,9 +23,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
@@ -72,7 +69,7 @@ func (apiServer) GroupVersionKindFor(runtime.Object) (schema.GroupVersionKind, e
 func TestPass_WaitsForACacheThatIsBehind(t *testing.T) {
 	t.Parallel()
 	guarded := backoff.New(apiServer{}, nil, func() time.Time { return time.Unix(0, 0) })
-	c := &Controller{guarded: guarded, writer: &reconcile.Writer{Client: guarded}}
+	c := &Controller{guarded: guarded, writer: &Writer{Client: guarded}}
 	config := func(version string) *bootstrapv1.KubeadmConfig {
 		return &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{UID: "one", ResourceVersion: version}}
 	}
@@ -80,8 +77,8 @@ func TestPass_WaitsForACacheThatIsBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	stale := config("9")
-	_, _, _, err := c.newPass(&clusterv1.Cluster{}, intent.Cluster{}).
-		reconcileObject(t.Context(), reconcile.NewObject(stale, plan.KindConfig, false), plan.Want{}, nil)
+	_, _, err := c.decideObject(t.Context(), c.newPass(&clusterv1.Cluster{}, intent.Cluster{}),
+		NewObject(stale, plan.KindConfig, false), plan.Want{})
 	if !apierrors.IsConflict(err) {
 		t.Errorf("a version of the past is decided about: %v", err)
 	}
@@ -90,8 +87,8 @@ func TestPass_WaitsForACacheThatIsBehind(t *testing.T) {
 // TestFacts_OfACopyCostNoRequest has no reader: a request panics.
 func TestFacts_OfACopyCostNoRequest(t *testing.T) {
 	t.Parallel()
-	c := &Controller{writer: &reconcile.Writer{}}
-	f := facts{pass: c.newPass(&clusterv1.Cluster{}, intent.Cluster{}), ctx: t.Context(), out: &report.Outcome{}}
+	c := &Controller{writer: &Writer{}}
+	f := facts{controller: c, pass: c.newPass(&clusterv1.Cluster{}, intent.Cluster{}), ctx: t.Context(), out: &Outcome{}}
 	if why, err := f.Taken(plan.Object{Copied: &plan.Copied{}}, "other-proxy-files"); err != nil || why != "" {
 		t.Errorf("a Secret that was not checked is taken: %q, %v", why, err)
 	}
@@ -100,7 +97,7 @@ func TestFacts_OfACopyCostNoRequest(t *testing.T) {
 // TestIsIdle_NotWhileNodesAreRestored has no condition, as after clusterctl move, and no reader: a request panics.
 func TestIsIdle_NotWhileNodesAreRestored(t *testing.T) {
 	t.Parallel()
-	c := &Controller{writer: &reconcile.Writer{}}
+	c := &Controller{writer: &Writer{}}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		contract.AnnotationRollout: contract.RolloutInPlace, contract.AnnotationApplied: contract.AppliedValue,
 	}}}
@@ -112,9 +109,9 @@ func TestIsIdle_NotWhileNodesAreRestored(t *testing.T) {
 // TestConclude_RepeatsAPassAfterAConflict must not wait for an event: that of our own record, for example, brings none.
 func TestConclude_RepeatsAPassAfterAConflict(t *testing.T) {
 	t.Parallel()
-	c := &Controller{reporter: &report.Reporter{}}
-	conflict := reconcile.CacheBehind(plan.KindControlPlane, &clusterv1.Cluster{})
-	got, err := c.conclude(t.Context(), &clusterv1.Cluster{}, result{}, conflict)
+	c := &Controller{reporter: &Reporter{}}
+	conflict := CacheBehind(plan.KindControlPlane, &clusterv1.Cluster{})
+	got, err := c.conclude(t.Context(), &clusterv1.Cluster{}, Result{}, conflict)
 	if err != nil || got.RequeueAfter != conflictDelay {
 		t.Errorf("again after %s, error %v", got.RequeueAfter, err)
 	}
@@ -124,16 +121,16 @@ func TestConclude_RepeatsAPassAfterAConflict(t *testing.T) {
 func TestConclude_ReportsAContestedRemoval(t *testing.T) {
 	t.Parallel()
 	now, applied := time.Unix(0, 0), ""
-	guarded := backoff.New(apiServer{applied: &applied}, &stored{err: errRefused}, func() time.Time { return now })
+	guarded := backoff.New(apiServer{applied: &applied}, &oneCluster{err: errRefused}, func() time.Time { return now })
 	c := &Controller{
-		guarded: guarded, writer: &reconcile.Writer{Client: guarded},
-		reporter: &report.Reporter{Client: guarded, Now: func() time.Time { return now }, Recorder: events.NewFakeRecorder(10)},
+		guarded: guarded, writer: &Writer{Client: guarded},
+		reporter: &Reporter{Client: guarded, Now: func() time.Time { return now }, Recorder: events.NewFakeRecorder(10)},
 	}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one", UID: "one", ResourceVersion: "1"}}
 	conclude := func() time.Duration {
 		t.Helper()
 		applied = ""
-		result, err := c.conclude(t.Context(), cluster, result{gone: true}, nil)
+		result, err := c.conclude(t.Context(), cluster, Result{gone: true}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,22 +160,22 @@ func TestConclude_ReportsAContestedRemoval(t *testing.T) {
 func TestConclude_KeepsTheTimeOfEarlierSteps(t *testing.T) {
 	t.Parallel()
 	now, applied := func() time.Time { return time.Unix(0, 0) }, ""
-	guarded := backoff.New(apiServer{applied: &applied}, &stored{err: errRefused}, now)
+	guarded := backoff.New(apiServer{applied: &applied}, &oneCluster{err: errRefused}, now)
 	c := &Controller{
 		guarded:  guarded,
-		reporter: &report.Reporter{Client: guarded, Now: now, Recorder: events.NewFakeRecorder(10)},
+		reporter: &Reporter{Client: guarded, Now: now, Recorder: events.NewFakeRecorder(10)},
 	}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one", UID: "one"}}
-	done := result{}
-	done.LookAgain(time.Minute)
+	done := Result{}
+	done.RequeueIn(time.Minute)
 	got, err := c.conclude(t.Context(), cluster, done, finding.Errors{{Reason: contract.ReasonInvalidSettings, Message: "no"}})
 	if err != nil || got.RequeueAfter != time.Minute || !strings.Contains(applied, contract.ReasonInvalidSettings) {
 		t.Errorf("again after %s, %v, status %s", got.RequeueAfter, err, applied)
 	}
 }
 
-// stored has one Cluster, and counts how often it is read.
-type stored struct {
+// oneCluster has one Cluster, and counts how often it is read.
+type oneCluster struct {
 	client.Reader
 
 	cluster *clusterv1.Cluster
@@ -186,7 +183,7 @@ type stored struct {
 	reads   int
 }
 
-func (s *stored) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+func (s *oneCluster) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	s.reads++
 	if into, isCluster := into.(*clusterv1.Cluster); isCluster && s.err == nil {
 		s.cluster.DeepCopyInto(into)
@@ -194,8 +191,8 @@ func (s *stored) Get(_ context.Context, _ client.ObjectKey, into client.Object, 
 	return s.err
 }
 
-// TestCarryOut_RemovesAndReplacesForTheClusterOfTheAPIServer writes two objects in one pass.
-func TestCarryOut_RemovesAndReplacesForTheClusterOfTheAPIServer(t *testing.T) {
+// TestApplyOne_RemovesAndReplacesForTheClusterOfTheAPIServer writes two objects in one pass.
+func TestApplyOne_RemovesAndReplacesForTheClusterOfTheAPIServer(t *testing.T) {
 	t.Parallel()
 	const version = 1
 	notFound := apierrors.NewNotFound(schema.GroupResource{}, "one")
@@ -238,19 +235,20 @@ func TestCarryOut_RemovesAndReplacesForTheClusterOfTheAPIServer(t *testing.T) {
 				Namespace: "team", Name: "one", UID: "one", ResourceVersion: "7", Generation: 1,
 				Labels: map[string]string{contract.LabelEnabled: contract.LabelEnabledValue},
 			}}
-			live := &stored{cluster: cluster.DeepCopy(), err: test.err}
+			live := &oneCluster{cluster: cluster.DeepCopy(), err: test.err}
 			if test.live != nil {
 				test.live(live.cluster)
 			}
 			writes := 0
 			c := &Controller{}
 			c.Live, c.Now = live, func() time.Time { return time.Unix(0, 0) }
-			c.writer = &reconcile.Writer{Client: backoff.New(apiServer{patches: &writes}, nil, c.Now)}
+			c.writer = &Writer{Client: backoff.New(apiServer{patches: &writes}, nil, c.Now), Live: live}
 			p := c.newPass(cluster, intent.ClusterOf(cluster))
 			var err error
 			for _, name := range []string{"a", "b"} {
 				config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "9"}}
-				if _, _, err = p.carryOut(t.Context(), reconcile.NewObject(config, plan.KindConfig, test.running), test.decision); err != nil {
+				one := Reconciled{Object: NewObject(config, plan.KindConfig, test.running), Decision: test.decision}
+				if _, err = c.applyOne(t.Context(), p, &one); err != nil {
 					break
 				}
 			}
@@ -289,15 +287,12 @@ func TestWaiting_IsANoteWhileAllNodesHaveTheFiles(t *testing.T) {
 			object := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Name: "cp", UID: "u", ResourceVersion: "9"}}
 			c := &Controller{}
 			c.Now = func() time.Time { return time.Unix(0, 0) }
-			c.writer = &reconcile.Writer{Client: backoff.New(apiServer{}, nil, c.Now)}
+			c.writer = &Writer{Client: backoff.New(apiServer{}, nil, c.Now)}
 			p := c.newPass(&clusterv1.Cluster{}, intent.Cluster{Enabled: !test.disabled})
-			p.options.Rollout = test.rollout
-			reconciled, out, err := p.carryOut(t.Context(), reconcile.NewObject(object, test.kind, true),
-				plan.Decision{Findings: []finding.Finding{waits, other}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			out.Find(waiting([]reconcile.Reconciled{reconciled}, test.behind)...)
+			p.Options.Rollout = test.rollout
+			one, out := Reconciled{Object: NewObject(object, test.kind, true)}, Outcome{}
+			c.take(p, &one, plan.Decision{Findings: []finding.Finding{waits, other}}, &out)
+			out.Find(waiting([]Reconciled{one}, test.behind)...)
 			want := map[string]int{other.Reason: 1, waits.Reason: 1}
 			if test.note {
 				want = map[string]int{other.Reason: 1, "": 1}
@@ -316,63 +311,39 @@ func TestWaiting_IsANoteWhileAllNodesHaveTheFiles(t *testing.T) {
 // TestSummarize_CountsAnObjectWhoseNodesGetTheFilesInPlace has a spec without the proxy, and no finding with a reason.
 func TestSummarize_CountsAnObjectWhoseNodesGetTheFilesInPlace(t *testing.T) {
 	t.Parallel()
-	object := func(change func(*reconcile.Reconciled)) []reconcile.Reconciled {
+	object := func(change func(*Reconciled)) []Reconciled {
 		controlPlane := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "cp"}}
-		one := reconcile.Reconciled{
-			Object: reconcile.NewObject(controlPlane, plan.KindControlPlane, true), Proxy: "team/http-proxy",
+		one := Reconciled{
+			Object: NewObject(controlPlane, plan.KindControlPlane, true), Proxy: "team/http-proxy",
 		}
 		change(&one)
-		return []reconcile.Reconciled{one}
+		return []Reconciled{one}
 	}
 	for name, test := range map[string]struct {
-		change func(*reconcile.Reconciled)
+		change func(*Reconciled)
 		reason string
 	}{
-		"a control plane that waits":        {func(s *reconcile.Reconciled) { s.Waits = &finding.Finding{} }, contract.ReasonConfigured},
-		"no entries, and nodes get nothing": {func(*reconcile.Reconciled) {}, contract.ReasonWaitingForObjects},
+		"a control plane that waits":        {func(s *Reconciled) { s.Waits = &finding.Finding{} }, contract.ReasonConfigured},
+		"no entries, and nodes get nothing": {func(*Reconciled) {}, contract.ReasonWaitingForObjects},
 	} {
-		done := result{}
-		summary := done.summarize(intent.Cluster{Namespace: "team", Name: "one"}, object(test.change), false)
-		if got := finding.ConditionOf(done.Findings, summary); got.Reason != test.reason {
+		done := Result{Reconciled: object(test.change)}
+		done.summarize(intent.Cluster{Namespace: "team", Name: "one"}, false)
+		if got := finding.ConditionOf(done.Findings, done.summary); got.Reason != test.reason {
 			t.Errorf("%s: condition %+v", name, got)
 		}
-	}
-}
-
-// labelled reads a Cluster that has the label.
-type labelled struct{ client.Reader }
-
-func (labelled) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	into.SetLabels(map[string]string{contract.LabelEnabled: contract.LabelEnabledValue})
-	into.SetAnnotations(restoring)
-	return nil
-}
-
-var restoring = map[string]string{
-	contract.AnnotationRollout: contract.RolloutInPlace, contract.AnnotationApplied: contract.AppliedValue,
-}
-
-// TestRestoreNodes_WaitsForTheLabelThatTheCacheLacks has a Cluster whose label was removed and set again.
-func TestRestoreNodes_WaitsForTheLabelThatTheCacheLacks(t *testing.T) {
-	t.Parallel()
-	p := &pass{
-		Controller: &Controller{Config: Config{Live: labelled{}}, inPlace: &workload.Follower{}},
-		cluster:    &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one", Annotations: restoring}},
-	}
-	if _, err := p.restoreNodes(t.Context(), nil); !apierrors.IsConflict(err) {
-		t.Errorf("error %v", err)
 	}
 }
 
 // TestRun_LeavesAPausedClusterAlone has a Controller that can neither read nor write.
 func TestRun_LeavesAPausedClusterAlone(t *testing.T) {
 	t.Parallel()
-	for name, view := range map[string]intent.Cluster{
-		"with the label":    {Paused: true, Enabled: true},
-		"without the label": {Paused: true},
-		"with a typo in it": {Paused: true, Unclear: errors.New("unclear")},
+	for name, labels := range map[string]map[string]string{
+		"with the label":    {contract.LabelEnabled: contract.LabelEnabledValue},
+		"without the label": nil,
+		"with a typo in it": {contract.LabelEnabled: "yes"},
 	} {
-		if done, err := (&Controller{}).run(t.Context(), &clusterv1.Cluster{}, view); err != nil || !done.idle || done.gone {
+		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: clusterv1.ClusterSpec{Paused: new(true)}}
+		if done, err := (&Controller{}).run(t.Context(), cluster); err != nil || !done.idle || done.gone {
 			t.Errorf("%s: %+v, %v", name, done, err)
 		}
 	}

@@ -3,6 +3,8 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,258 +13,181 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
-// Reconcile changes the objects of one Cluster to the state that its label, annotations and proxy Secret desire.
+// Reconcile changes the objects of one Cluster to the state that its label, annotations and proxy Secret desire, and
+// reports about it.
 func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
 	ctx = c.guarded.ForCluster(ctx, cluster)
-	view := intent.ClusterOf(cluster)
 	switch {
-	case !c.Scope.Has(view.Namespace, cluster.Labels):
+	case !c.Scope.Has(cluster.Namespace, cluster.Labels):
 		c.forget(cluster)
 		return ctrl.Result{}, nil
-	case view.Deleted:
+	case !cluster.DeletionTimestamp.IsZero():
 		c.forget(cluster)
-		return ctrl.Result{}, c.releaseDeleted(ctx, view)
+		return ctrl.Result{}, c.releaseDeleted(ctx, intent.ClusterOf(cluster))
 	}
-	done, err := c.run(ctx, cluster, view)
+	done, err := c.run(ctx, cluster)
 	if done.idle {
 		return ctrl.Result{}, err
 	}
 	return c.conclude(ctx, cluster, done, err)
 }
 
-// forget forgets a Cluster that is deleted, or not served any more.
-func (c *Controller) forget(cluster client.Object) {
-	c.reporter.Forget(cluster.GetUID())
-	c.Memory.Forget(client.ObjectKeyFromObject(cluster))
-}
-
-// run runs a pass over a Cluster that is not being deleted.
-func (c *Controller) run(ctx context.Context, cluster *clusterv1.Cluster, view intent.Cluster) (result, error) {
+// run gathers what a decision depends on, decides, applies the decisions, and follows the Machines. A Cluster with the
+// label and one without it take the same way.
+func (c *Controller) run(ctx context.Context, cluster *clusterv1.Cluster) (done Result, err error) {
+	view := intent.ClusterOf(cluster)
 	switch {
 	case view.Paused:
-		return result{idle: true}, nil
+		return Result{idle: true}, nil
 	case view.Unclear != nil:
-		return result{}, view.Unclear
+		return done, view.Unclear
 	}
 	p := c.newPass(cluster, view)
-	if view.Enabled {
-		return p.enable(ctx)
+	if err := p.readOptions(); err != nil && view.Enabled {
+		return c.invalid(ctx, p, err)
+	}
+	if err := c.gather(ctx, p); err != nil {
+		return Result{idle: !view.Enabled}, err
 	}
 	if idle, err := p.isIdle(ctx); err != nil || idle {
-		return result{idle: true}, err
+		return Result{idle: true}, err
 	}
-	return p.disable(ctx)
+	if err := c.decide(ctx, p, &done); err != nil {
+		return done, err
+	}
+	if err := c.apply(ctx, p, &done); err != nil {
+		return done, err
+	}
+	if err := c.follow(ctx, p, &done); err != nil {
+		return done, err
+	}
+	if !view.Enabled {
+		done.gone = !done.IsExplained()
+		return done, nil
+	}
+	done.Find(finding.Notes(resolve.Mendable(done.Warnings))...)
+	done.Warnings = nil
+	done.Find(intent.CheckNames(cluster.Labels, intent.SourceOf(cluster))...)
+	done.Find(checkNames(p.objects)...)
+	done.summarize(view, len(p.missing.Findings) > 0)
+	return done, nil
 }
 
-// result is the result of a pass.
-type result struct {
-	report.Outcome
+// invalid reports about settings that cannot be read, and about the proxy Secret as far as its name is known.
+func (c *Controller) invalid(ctx context.Context, p *Pass, invalid error) (done Result, err error) {
+	done.Find(finding.Of(invalid)...)
+	if p.View.Topology { // its variable may name another Secret
+		return done, nil
+	}
+	_, found, err := c.resolve(ctx, p, "", "")
+	done.Find(found.Findings...)
+	done.RequeueIn(found.RequeueAfter)
+	return done, err
+}
 
-	// summary is the message of the condition if no finding has a reason.
-	summary string
-	// reconciled are the bootstrap objects.
-	reconciled []reconcile.Reconciled
-	// idle reports that there was nothing to do or to report.
-	idle bool
-	// gone reports that nothing is left to report about the Cluster.
-	gone bool
+// follow finds the Machines that are behind, and replaces those that are to be; runs the steps of other packages; and
+// removes what nothing needs any more.
+func (c *Controller) follow(ctx context.Context, p *Pass, done *Result) error {
+	found, err := c.rollOut(ctx, p, done)
+	if p.View.Enabled { // else which Machines still have the proxy is not news
+		done.Join(found)
+	}
+	if err != nil {
+		return err
+	}
+	for _, step := range c.Steps {
+		found, err := step.Run(ctx, p)
+		if done.Join(found); err != nil {
+			return err //nolint:wrapcheck // it says what failed
+		}
+	}
+	if p.topology != nil {
+		found, err := p.topology.finish(ctx, done, p.isComplete())
+		if done.Join(found); err != nil {
+			return err
+		}
+	}
+	return p.Secrets.Clean(ctx)
 }
 
 // conclude reports the result of a pass, or the error that ended it. It is the only place that writes the condition.
-func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, done result,
-	err error,
-) (ctrl.Result, error) {
-	out := done.Outcome
+func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, done Result, err error) (
+	ctrl.Result, error,
+) {
+	requeue := done.RequeueAfter
 	if err == nil {
 		contested, again := c.guarded.Contested(client.ObjectKeyFromObject(cluster))
-		out.Find(contested...)
-		done.LookAgain(again)
+		done.Find(contested...)
+		done.RequeueIn(again)
+		requeue = done.RequeueAfter
 		if done.gone && len(contested) == 0 {
-			err, out = c.reporter.Remove(ctx, cluster, out), report.Outcome{}
+			err = c.reporter.Remove(ctx, cluster, done)
 		} else {
-			err, out = c.reporter.Report(ctx, cluster, out, done.summary), report.Outcome{}
+			err = c.reporter.Report(ctx, cluster, done)
 		}
+		done = Result{} // it is reported
 	}
 	switch found := finding.Of(err); {
 	case err == nil:
-		return ctrl.Result{RequeueAfter: done.Again}, nil
+		return ctrl.Result{RequeueAfter: requeue}, nil
 	case apierrors.IsConflict(err):
 		// Somebody wrote in between. The cache receives that write soon.
 		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the cache after a write conflict")
-		c.reporter.Changed(cluster, out)
+		c.reporter.changed(cluster, changesOf(done))
 		return ctrl.Result{RequeueAfter: conflictDelay}, nil
 	case len(found) > 0:
-		out.Findings, err = found, nil
+		done.Findings, err = found, nil
 	default:
-		out.Findings = nil
-		out.Add(contract.ReasonInternalError, "Please check controller logs for errors")
+		done.Findings = nil
+		done.Add(contract.ReasonInternalError, "Please check controller logs for errors")
 	}
-	if err = errors.Join(err, client.IgnoreNotFound(c.reporter.Report(ctx, cluster, out, ""))); err != nil {
+	if err = errors.Join(err, client.IgnoreNotFound(c.reporter.Report(ctx, cluster, done))); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: done.Again}, nil // what steps before the finding want to look at again
+	return ctrl.Result{RequeueAfter: requeue}, nil // what was found before the error wants to be looked at again
 }
 
 // conflictDelay is when a pass that ended with a write conflict is repeated, if the event of the other write does not
 // come before, or was that of our own record.
 const conflictDelay = time.Second
 
-// steps runs one step after the other, and joins their outcomes.
-func steps(ctx context.Context, each ...func(context.Context) (report.Outcome, error)) (out report.Outcome, err error) {
-	for _, step := range each {
-		found, err := step(ctx)
-		out.Join(found)
-		if err != nil {
-			return out, err
-		}
-	}
-	return out, nil
+// Preview is the result of a pass that reports nothing.
+type Preview struct {
+	Result
+
+	// Condition is the one that the pass would report, the zero value if it would report none or remove it.
+	Condition finding.Condition
 }
 
-// enable configures all objects that can be, and collects findings about the others.
-func (p *pass) enable(ctx context.Context) (done result, err error) {
-	if err := p.readOptions(); err != nil {
-		done.Find(finding.Of(err)...)
-		if p.view.Topology { // its variable may name another Secret
-			return done, nil
-		}
-		_, found, err := p.resolve(ctx, "", "")
-		done.Find(found.Findings...)
-		return done, err
+// Preview runs one pass over a Cluster and reports nothing. Only with a client that does not write, it changes nothing.
+func (c *Controller) Preview(ctx context.Context, cluster *clusterv1.Cluster) (Preview, error) {
+	if !cluster.DeletionTimestamp.IsZero() {
+		return Preview{}, nil
 	}
-	patched, err := p.reader.PatchedFor(ctx, p.view)
-	if err != nil {
-		return done, err
+	done, err := c.run(ctx, cluster)
+	if found := finding.Of(err); len(found) > 0 {
+		done.Findings, err = found, nil
 	}
-	objects, missing, err := p.reader.Collect(ctx, p.view, patched)
-	if err != nil {
-		return done, err
+	preview := Preview{Result: done}
+	if err == nil && !done.idle && !done.gone {
+		preview.Condition = finding.ConditionOf(done.Findings, done.summary)
 	}
-	main, found, err := p.resolve(ctx, "", "")
-	if err != nil {
-		return done, err
-	}
-	done.Join(found)
-	if found, err = p.proxiedNodes(ctx, main); err != nil {
-		return done, err
-	}
-	done.Join(found)
-	done.Join(missing)
-	var reconciled []reconcile.Reconciled
-	drifts := map[reconcile.Drift][]string{}
-	found, err = steps(ctx,
-		func(ctx context.Context) (report.Outcome, error) {
-			if p.topology == nil {
-				return report.Outcome{}, nil
-			}
-			return p.topology.EnsureSecrets(ctx, objects, main, p.resolve)
-		},
-		func(ctx context.Context) (out report.Outcome, err error) {
-			reconciled, out, err = p.reconcileAll(ctx, objects, p.want(), main, drifts)
-			return out, err
-		},
-		func(ctx context.Context) (report.Outcome, error) { return p.reconcileLate(ctx, main) },
-		func(ctx context.Context) (out report.Outcome, err error) {
-			if out, err = p.followUp(ctx, reconciled); err != nil {
-				return out, err
-			}
-			out.Find(waiting(reconciled, *out.Behind)...)
-			found, err := p.followInPlace(ctx, reconciled, *out.Behind)
-			out.Join(found)
-			return out, err
-		},
-		func(ctx context.Context) (report.Outcome, error) { return p.tidy(ctx, objects, patched) },
-		func(ctx context.Context) (report.Outcome, error) {
-			return p.finishTopology(ctx, reconciled, drifts, missing)
-		},
-		func(ctx context.Context) (report.Outcome, error) { return report.Outcome{}, p.secrets.Clean(ctx) },
-	)
-	done.Join(found)
-	if err != nil {
-		return done, err
-	}
-	done = done.withWarnings()
-	done.reconciled = reconciled
-	done.Find(intent.CheckNames(p.cluster.Labels, intent.SourceOf(p.cluster))...)
-	done.Find(reconcile.CheckNames(objects)...)
-	done.summary = done.summarize(p.view, reconciled, len(missing.Findings) > 0)
-	return done, nil
+	return preview, err
 }
 
-// disable removes everything that was added. The condition is removed last.
-func (p *pass) disable(ctx context.Context) (done result, err error) {
-	if err := p.readOptions(); err != nil {
-		p.options = intent.Options{Rollout: contract.RolloutOnNextRollout} // removal continues, whatever it says
-	}
-	patched, err := p.reader.PatchedFor(ctx, p.view)
-	if err != nil {
-		return done, err
-	}
-	objects, missing, err := p.reader.Collect(ctx, p.view, patched)
-	if err != nil {
-		return done, err
-	}
-	late, err := p.configs.Late(ctx)
-	if err != nil {
-		return done, err
-	}
-	var reconciled []reconcile.Reconciled
-	done.Outcome, err = steps(ctx,
-		func(ctx context.Context) (out report.Outcome, err error) {
-			reconciled, out, err = p.reconcileAll(ctx, objects, p.want(), nil, nil)
-			return out, err
-		},
-		func(ctx context.Context) (report.Outcome, error) {
-			_, out, err := p.reconcileAll(ctx, late, p.want(), nil, nil)
-			return out, err
-		},
-		func(ctx context.Context) (report.Outcome, error) {
-			out, err := p.followUp(ctx, reconciled)
-			out.Findings = nil // which Machines still have the proxy is not news
-			return out, err
-		},
-		func(ctx context.Context) (report.Outcome, error) { return p.tidy(ctx, objects, patched) },
-		func(ctx context.Context) (report.Outcome, error) { return p.restoreNodes(ctx, reconciled) },
-		func(ctx context.Context) (report.Outcome, error) {
-			return p.finishTopology(ctx, reconciled, nil, missing)
-		},
-		func(ctx context.Context) (report.Outcome, error) { return report.Outcome{}, p.secrets.Clean(ctx) },
-	)
-	done.gone, done.reconciled = !done.IsExplained(), reconciled
-	return done, err
-}
-
-// withWarnings returns r with its warnings among its findings.
-func (r result) withWarnings() result {
-	r.Find(finding.Notes(resolve.Mendable(r.Warnings))...)
-	r.Warnings = nil
-	return r
-}
-
-// summarize returns the message of a configured Cluster. A Cluster that is not configured although there are no
-// findings gets findings that say so. unsupported reports whether an object was left alone because it cannot be
-// patched.
-func (r *result) summarize(cluster intent.Cluster, objects []reconcile.Reconciled, unsupported bool) string {
-	counted := make([]finding.Object, len(objects))
-	for i, o := range objects {
-		counted[i] = finding.Object{
-			Name: o.String(), Secret: o.Proxy, Carries: patch.IsPatched(o.Spec), InPlace: o.Waits != nil,
-		}
-	}
-	if !r.IsExplained() {
-		r.Find(finding.Unconfigured(cluster.Namespace+"/"+cluster.Name, counted, unsupported)...)
-	}
-	return finding.Summary(counted)
+// forget forgets a Cluster that is deleted, or not served any more.
+func (c *Controller) forget(cluster client.Object) {
+	c.reporter.Forget(cluster.GetUID())
+	c.Memory.Forget(client.ObjectKeyFromObject(cluster))
 }
 
 // releaseDeleted lets Cluster API delete a control plane that this product has paused.
@@ -276,4 +201,133 @@ func (c *Controller) releaseDeleted(ctx context.Context, cluster intent.Cluster)
 		return err
 	}
 	return c.writer.Annotate(ctx, controlPlane, map[string]string{clusterv1.PausedAnnotation: ""})
+}
+
+// Result is what a pass over a Cluster has found and done.
+type Result struct {
+	Outcome
+
+	// Reconciled are the bootstrap objects in use, with the decisions about them.
+	Reconciled []Reconciled
+	// Behind are the Machines whose bootstrap data is not what a new Machine would get, by control plane and pool, nil if
+	// that is not known. RolledOut are those that the pass has told Cluster API to replace.
+	Behind    *[]status.Group
+	RolledOut []status.Group
+
+	// others are objects of which only changes are reported: KubeadmConfigs, and templates that are not in use.
+	others []Reconciled
+	// expires is when the first trusted certificate in use expires, and changed when a value that nodes read last changed
+	// in a generated Secret; zero times if there is none.
+	expires, changed time.Time
+	// summary is the message of the condition if no finding has a reason.
+	summary string
+	// idle reports that there was nothing to do or to report.
+	idle bool
+	// gone reports that nothing is left to report about the Cluster.
+	gone bool
+}
+
+// Drifting are the groups of Machines, without their Machines, that the topology controller will replace.
+func (r Result) Drifting() (groups []status.Group) {
+	for _, o := range r.Reconciled {
+		if o.Drift != None {
+			groups = append(groups, groupsOf(o.Object)...)
+		}
+	}
+	return groups
+}
+
+// summarize makes the message of a configured Cluster. A Cluster that is not configured although there are no findings
+// gets findings that say so. unsupported reports whether an object was left alone because it cannot be patched.
+func (r *Result) summarize(cluster intent.Cluster, unsupported bool) {
+	counted := make([]finding.Object, len(r.Reconciled))
+	for i, o := range r.Reconciled {
+		counted[i] = finding.Object{
+			Name: o.String(), Secret: o.Proxy, Carries: patch.IsPatched(o.Spec), InPlace: o.Waits != nil,
+		}
+	}
+	if !r.IsExplained() {
+		r.Find(finding.Unconfigured(cluster.Namespace+"/"+cluster.Name, counted, unsupported)...)
+	}
+	r.summary = finding.Summary(counted)
+}
+
+// waiting returns the findings about control planes that wait: a note, if all nodes have the files.
+func waiting(objects []Reconciled, behind []status.Group) (found []finding.Finding) {
+	for _, o := range objects {
+		if o.Waits == nil {
+			continue
+		}
+		f := *o.Waits
+		if !slices.ContainsFunc(behind, func(g status.Group) bool { return g.Kind == o.Kind }) {
+			f = finding.Finding{Message: o.String() + " gets its entries with its next rollout; its nodes have the files"}
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// checkNames returns warnings about annotations of bootstrap objects and pools that nothing reads. Pools of a topology
+// have those that the Cluster has for them.
+func checkNames(objects []Object) (found []finding.Finding) {
+	for _, o := range objects {
+		for _, warning := range intent.CheckBootstrap(o.GetAnnotations()) {
+			warning.Place = warning.Place.Of(o.String())
+			found = append(found, warning)
+		}
+		for _, pool := range o.Pools {
+			if pool.Topology {
+				continue
+			}
+			for _, warning := range intent.CheckPool(pool.Annotations) {
+				warning.Place = warning.Place.Of(pool.String())
+				found = append(found, warning)
+			}
+		}
+	}
+	return found
+}
+
+// Outcome is the result of a step of a pass over a Cluster. The zero value means that there is nothing to report.
+type Outcome struct {
+	// Findings are in the order in which they were found.
+	Findings []finding.Finding
+	// Warnings are about the settings in use. They are reported after all findings.
+	Warnings []finding.Finding
+	// Keep reports that a condition that is there stays as it is, because the step is about to know more. It brings
+	// another pass itself.
+	Keep bool
+	// RequeueAfter is the time after which the next pass is due even if nothing changes, or zero.
+	RequeueAfter time.Duration
+}
+
+// Add adds a finding. A reason other than "" is one for the condition.
+func (o *Outcome) Add(reason, format string, args ...any) {
+	o.Findings = append(o.Findings, finding.Finding{Reason: reason, Message: fmt.Sprintf(format, args...)})
+}
+
+// Note adds a finding that changes no reason.
+func (o *Outcome) Note(format string, args ...any) { o.Add("", format, args...) }
+
+// Find adds findings.
+func (o *Outcome) Find(found ...finding.Finding) { o.Findings = append(o.Findings, found...) }
+
+// RequeueIn asks for a pass after a time, or earlier; 0 asks for none.
+func (o *Outcome) RequeueIn(after time.Duration) {
+	if after > 0 && (o.RequeueAfter == 0 || after < o.RequeueAfter) {
+		o.RequeueAfter = after
+	}
+}
+
+// Join adds the outcome of a later step.
+func (o *Outcome) Join(later Outcome) {
+	o.Findings = append(o.Findings, later.Findings...)
+	o.Warnings = append(o.Warnings, later.Warnings...)
+	o.Keep = o.Keep || later.Keep
+	o.RequeueIn(later.RequeueAfter)
+}
+
+// IsExplained reports whether a finding has a reason, which is then that of the condition.
+func (o Outcome) IsExplained() bool {
+	return slices.ContainsFunc(o.Findings, func(one finding.Finding) bool { return one.Reason != "" })
 }

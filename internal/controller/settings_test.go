@@ -17,8 +17,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -39,17 +37,15 @@ func (s proxySecrets) ReadSecret(_ context.Context, name types.NamespacedName) (
 	return &resolve.Secret{Name: name, Watched: true, Data: map[string][]byte{contract.KeyHTTPProxy: []byte("http://p.example.com:1")}}, nil
 }
 
-func noon() time.Time { return time.Unix(0, 0) }
-
 // settingsPass is a pass over a Cluster with proxy Secrets. counted are the outcomes of lookups.
-func settingsPass(counted *[]string) *pass {
+func settingsPass(counted *[]string) (*Controller, *Pass) {
 	c := &Controller{}
 	c.Now = noon
 	c.Memory = &world.Memory{Secrets: proxySecrets{"http-proxy", "pool"}}
 	c.Resolved = func(outcome string) { *counted = append(*counted, outcome) }
-	c.writer = &reconcile.Writer{Client: backoff.New(apiServer{}, nil, c.Now)}
+	c.writer = &Writer{Client: backoff.New(apiServer{}, nil, c.Now)}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one"}}
-	return c.newPass(cluster, intent.Cluster{Namespace: "team", Name: "one", Enabled: true, EndpointHost: "cp.example.com"})
+	return c, c.newPass(cluster, intent.Cluster{Namespace: "team", Name: "one", Enabled: true, EndpointHost: "cp.example.com"})
 }
 
 // TestValues_OfAPoolAreThoseOfItsSecret has pools that name a proxy Secret.
@@ -68,9 +64,10 @@ func TestValues_OfAPoolAreThoseOfItsSecret(t *testing.T) {
 		"one that cannot be read": {"unread", "", contract.ReasonInternalError, errRefused},
 	} {
 		var counted []string
-		var out report.Outcome
-		p := settingsPass(&counted)
-		f := facts{pass: p, ctx: t.Context(), main: main, out: &out}
+		var out Outcome
+		c, p := settingsPass(&counted)
+		p.main = main
+		f := facts{controller: c, pass: p, ctx: t.Context(), out: &out}
 		values, err := f.Values(plan.Object{Pools: []plan.Pool{{Pool: intent.Pool{Override: test.override}}}})
 		if !errors.Is(err, test.err) {
 			t.Errorf("%s: error %v", name, err)
@@ -85,8 +82,8 @@ func TestValues_OfAPoolAreThoseOfItsSecret(t *testing.T) {
 			t.Errorf("%s: lookups %v", name, counted)
 		}
 		if found := test.reason == contract.ReasonSettingsNotFound; len(out.Findings) > 1 || (len(out.Findings) == 1) != found ||
-			found && (out.Findings[0].Reason != test.reason || out.Again != 10*time.Second) {
-			t.Errorf("%s: findings %+v, again after %s", name, out.Findings, out.Again)
+			found && (out.Findings[0].Reason != test.reason || out.RequeueAfter != 10*time.Second) {
+			t.Errorf("%s: findings %+v, again after %s", name, out.Findings, out.RequeueAfter)
 		}
 		if (values.Resolution != nil) != (test.secret != "") || test.secret != "" && values.Resolution.Secret.Name.String() != test.secret {
 			t.Errorf("%s: %+v", name, values.Resolution)
@@ -109,28 +106,28 @@ func TestMissingDelay_GrowsWithTheTimeOfTheCondition(t *testing.T) {
 		{metav1.ConditionFalse, time.Hour, 10 * time.Minute},
 	} {
 		var counted []string
-		p := settingsPass(&counted)
+		c, p := settingsPass(&counted)
 		if test.status != "" {
-			p.cluster.Status.Conditions = []metav1.Condition{{
+			p.Cluster.Status.Conditions = []metav1.Condition{{
 				Type: contract.ConditionProxyConfigured, Status: test.status, LastTransitionTime: metav1.NewTime(noon().Add(-test.since)),
 			}}
 		}
-		if got := p.missingDelay(); got != test.want {
+		if got := c.missingDelay(p.Cluster); got != test.want {
 			t.Errorf("%+v: %s", test, got)
 		}
 	}
 }
 
 // resolved is a pass that has resolved the settings of its Cluster.
-func resolved(t *testing.T) (*pass, *resolve.Resolution) {
+func resolved(t *testing.T) (*Controller, *Pass) {
 	t.Helper()
 	var counted []string
-	p := settingsPass(&counted)
-	main, _, err := p.resolve(t.Context(), "", "")
-	if err != nil {
+	c, p := settingsPass(&counted)
+	var err error
+	if p.main, _, err = c.resolve(t.Context(), p, "", ""); err != nil {
 		t.Fatal(err)
 	}
-	return p, main
+	return c, p
 }
 
 // machineList has one Machine of a control plane.
@@ -149,25 +146,24 @@ func (machineList) List(_ context.Context, list client.ObjectList, _ ...client.L
 // TestProxiedNodes_AreAWarning reads Machines only for target static-pods: without a reader, a request panics.
 func TestProxiedNodes_AreAWarning(t *testing.T) {
 	t.Parallel()
-	p, main := resolved(t)
-	if out, err := p.proxiedNodes(t.Context(), main); err != nil || len(out.Warnings) > 0 {
-		t.Errorf("without static Pods: %+v, %v", out, err)
+	c, p := resolved(t)
+	if warnings, err := c.proxiedNodes(t.Context(), p); err != nil || len(warnings) > 0 {
+		t.Errorf("without static Pods: %+v, %v", warnings, err)
 	}
-	p.Live, p.options.Targets = machineList{}, []contract.Target{contract.TargetStaticPods}
-	out, err := p.proxiedNodes(t.Context(), main)
-	if err != nil || len(out.Warnings) != 1 {
-		t.Errorf("%+v, %v", out, err)
+	c.Live, p.Options.Targets = machineList{}, []contract.Target{contract.TargetStaticPods}
+	warnings, err := c.proxiedNodes(t.Context(), p)
+	if err != nil || len(warnings) != 1 {
+		t.Errorf("%+v, %v", warnings, err)
 	}
 }
 
-// TestCarryOut_RecordsTheProxySecret has an object without a change.
-func TestCarryOut_RecordsTheProxySecret(t *testing.T) {
+// TestTake_RecordsTheProxySecret has an object without a change.
+func TestTake_RecordsTheProxySecret(t *testing.T) {
 	t.Parallel()
-	p, main := resolved(t)
-	config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	reconciled, _, err := p.carryOut(t.Context(), reconcile.NewObject(config, plan.KindConfig, false), plan.Decision{Resolution: main})
-	if err != nil || reconciled.Proxy != "team/http-proxy" {
-		t.Errorf("the record has %q, error %v", reconciled.Proxy, err)
+	c, p := resolved(t)
+	var one Reconciled
+	if c.take(p, &one, plan.Decision{Resolution: p.main}, &Outcome{}); one.Proxy != "team/http-proxy" {
+		t.Errorf("the record has %q", one.Proxy)
 	}
 }
 
@@ -177,7 +173,7 @@ func TestReadOptions_OfATopologyAreChecked(t *testing.T) {
 		"an output version": {contract.AnnotationOutputVersion: "none"}, "targets": {contract.AnnotationTargets: "windows"},
 	} {
 		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
-		p := (&Controller{writer: &reconcile.Writer{}}).newPass(cluster, intent.Cluster{Enabled: true, Topology: true})
+		p := (&Controller{writer: &Writer{}}).newPass(cluster, intent.Cluster{Enabled: true, Topology: true})
 		if err := p.readOptions(); err == nil {
 			t.Errorf("%s: no error", name)
 		}
@@ -206,7 +202,7 @@ func TestPreview_ReportsWhatTheUserHasToChange(t *testing.T) {
 			Labels: map[string]string{contract.LabelEnabled: "yes"},
 		}}
 	}
-	c := &Controller{writer: &reconcile.Writer{}}
+	c := &Controller{writer: &Writer{}}
 	preview, err := c.Preview(t.Context(), labelled())
 	if err != nil || len(preview.Findings) != 1 || preview.Condition.Reason != contract.ReasonInvalidSettings {
 		t.Errorf("findings %+v, condition %+v, error %v", preview.Findings, preview.Condition, err)
@@ -221,13 +217,14 @@ func TestPreview_ReportsWhatTheUserHasToChange(t *testing.T) {
 // TestNotes_AreOfObjectsThatGetTheProxy has a control plane with commands before there are files.
 func TestNotes_AreOfObjectsThatGetTheProxy(t *testing.T) {
 	t.Parallel()
-	p, main := resolved(t)
-	o := reconcile.NewObject(&controlplanev1.KubeadmControlPlane{Spec: controlplanev1.KubeadmControlPlaneSpec{
+	c, p := resolved(t)
+	main := p.main
+	o := NewObject(&controlplanev1.KubeadmControlPlane{Spec: controlplanev1.KubeadmControlPlaneSpec{
 		KubeadmConfigSpec: bootstrapv1.KubeadmConfigSpec{BootCommands: []string{"true"}},
 	}}, plan.KindControlPlane, false)
 	recipe := &patch.Recipe{Targets: contract.Targets()}
 	for name, test := range map[string]struct {
-		object   reconcile.Object
+		object   Object
 		decision plan.Decision
 		want     int
 	}{
@@ -236,9 +233,9 @@ func TestNotes_AreOfObjectsThatGetTheProxy(t *testing.T) {
 		"certificates alone": {o, plan.Decision{Secret: "s", Recipe: &patch.Recipe{Targets: []contract.Target{contract.TargetTrust}}}, 0},
 		"without the proxy":  {o, plan.Decision{Recipe: &patch.Recipe{}}, 0},
 		"a conflict":         {o, plan.Decision{Resolution: main}, 0},
-		"no spec":            {reconcile.NewObject(&controlplanev1.KubeadmControlPlane{}, plan.KindControlPlane, false), plan.Decision{Secret: "s", Recipe: recipe}, 0},
+		"no spec":            {NewObject(&controlplanev1.KubeadmControlPlane{}, plan.KindControlPlane, false), plan.Decision{Secret: "s", Recipe: recipe}, 0},
 	} {
-		if got := p.notes(t.Context(), test.object, test.decision); len(got) != test.want {
+		if got := c.notes(t.Context(), p, test.object, test.decision); len(got) != test.want {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -16,8 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -101,14 +99,14 @@ func TestUserData_WarnsOfWhatCannotFit(t *testing.T) {
 			if _, err := kinds.Trim(object); err != nil {
 				t.Fatal(err)
 			}
-			o := reconcile.Reconciled{
-				Object: reconcile.NewObject(object, kind, false), Decision: plan.Decision{Recipe: &recipe},
+			o := Reconciled{
+				Object: NewObject(object, kind, false), Decision: plan.Decision{Recipe: &recipe},
 			}
 			if test.pool != "" {
 				o.Pools = []plan.Pool{{Infrastructure: clusterv1.ContractVersionedObjectReference{Kind: test.pool, Name: "m"}}}
 			}
-			var out report.Outcome
-			p.userData(t.Context(), &o, &out)
+			var out Outcome
+			c.checkUserData(t.Context(), p, &o, &out)
 			if got := fmt.Sprint(out.Findings); (len(out.Findings) > 0) != (test.want != "") || !strings.Contains(got, test.want) ||
 				len(o.Decision.Warnings) != len(out.Findings) {
 				t.Errorf("found %s", got)

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/tables"
 )
 
@@ -41,7 +41,7 @@ capi_proxy_patcher_secret_resolutions_total{outcome="Configured"} 1
 func TestTables_OfMetrics(t *testing.T) {
 	c := newCounters()
 	for name, metrics := range map[string][]prometheus.Collector{
-		"metrics of Clusters": {report.Metrics{PerCluster: true}}, "metrics of each process": {c.renders, c.resolutions},
+		"metrics of Clusters": {controller.Metrics{PerCluster: true}}, "metrics of each process": {c.renders, c.resolutions},
 	} {
 		descriptions := make(chan *prometheus.Desc, 100)
 		for _, one := range metrics {

@@ -17,7 +17,6 @@ import (
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -153,24 +152,27 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 		Installation: installation, Known: cache.NewExpiring(),
 		Now: time.Now, //nolint:forbidigo // the clock enters here
 	}
-	var workloads clustercache.ClusterCache
-	if o.NodeImage != "" {
-		if workloads, err = workload.SetupWithManager(ctx, mgr, mgr.GetAPIReader(), o.scope()); err != nil {
-			return err
-		}
-	}
 	pods := workload.NodePods{Image: o.NodeImage, PullSecret: o.NodePullSecret, PullPolicy: o.NodeImagePullPolicy}
 	connect, err := workload.Connect(mgr.GetAPIReader())
 	if err != nil {
 		return fmt.Errorf("setting up connections to workload clusters: %w", err)
 	}
+	var steps []controller.Step
+	if o.NodeImage != "" {
+		workloads, err := workload.SetupWithManager(ctx, mgr, mgr.GetAPIReader(), o.scope())
+		if err != nil {
+			return err
+		}
+		steps = append(steps, (&workload.Follower{
+			Clusters: workloads, Live: mgr.GetAPIReader(), Connect: connect, Pods: pods,
+			Now: time.Now, //nolint:forbidigo // the clock enters here
+		}).Init())
+	}
 	c, err := controller.New(controller.Config{
 		Client:      mgr.GetClient(),
 		Live:        mgr.GetAPIReader(),
 		Memory:      memory,
-		Clusters:    workloads,
-		Connect:     connect,
-		NodePods:    pods,
+		Steps:       steps,
 		Admission:   o.webhooks(),
 		Recorder:    mgr.GetEventRecorder(contract.Name),
 		Now:         time.Now, //nolint:forbidigo // the clock enters here

@@ -8,7 +8,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -89,7 +89,7 @@ func (r Result) writesSecret(name string) bool {
 }
 
 // objectOf is the object with the recipe for nodes of a control plane or pool, nil if there is none that is known.
-func (r Result) objectOf(kind, name string) *reconcile.Reconciled {
+func (r Result) objectOf(kind, name string) *controller.Reconciled {
 	for i := range r.Reconciled {
 		o := &r.Reconciled[i]
 		known := o.Recipe != nil && len(o.Recipe.Files) > 0

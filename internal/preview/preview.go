@@ -401,7 +401,7 @@ func rolls(ctx context.Context, w *world.Reader, cluster *clusterv1.Cluster, res
 		add(group.Kind, group.Name,
 			"spec.rollout.after is set, because Machines are behind and annotation rollout is Immediate")
 	}
-	for _, group := range result.Drifting {
+	for _, group := range result.Drifting() {
 		add(group.Kind, group.Name, "the topology controller gives it another bootstrap configuration")
 	}
 	return all, nil

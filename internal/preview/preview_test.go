@@ -14,7 +14,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
@@ -37,7 +36,7 @@ func TestPrint_SaysWhatIsReplacedAndWhatStays(t *testing.T) {
 	}
 	result := Result{
 		Preview: controller.Preview{
-			Outcome:   report.Outcome{Behind: &behind},
+			Result:    controller.Result{Behind: &behind},
 			Condition: finding.Condition{Status: "True", Reason: "Configured", Message: "fine"},
 		},
 		Before: status.Row{Namespace: "team", Name: "prod"},

@@ -127,7 +127,9 @@ func (w *model) start() {
 	}
 	if w.nodes != nil {
 		cluster := remote{w: w}
-		config.Clusters, config.Connect, config.NodePods = cluster, cluster.connect, pods
+		config.Steps = []controller.Step{(&workload.Follower{
+			Clusters: cluster, Live: live, Connect: cluster.connect, Pods: pods, Now: now,
+		}).Init()}
 		outputs.Applier, outputs.NodePods = workload.NewApplier(cluster.connect), pods
 	}
 	var err error

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
@@ -64,7 +64,7 @@ type Config struct {
 type Controller struct {
 	Config
 
-	condition report.Condition
+	condition controller.Condition
 	guarded   *backoff.Client
 }
 
@@ -79,7 +79,7 @@ func New(config Config) (*Controller, error) {
 	return &Controller{
 		Config:  config,
 		guarded: guarded,
-		condition: report.Condition{
+		condition: controller.Condition{
 			Client: config.Client, Now: config.Now, Type: contract.ConditionProxyPublished, Owner: fieldOwner,
 		},
 	}, nil
@@ -102,7 +102,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, proxySecrets cache.Cache
 		WatchesRawSource(source.Kind(proxySecrets, &corev1.Secret{},
 			world.EnqueueMany(concerned(c, find.OfProxySecret)),
 			predicate.TypedResourceVersionChangedPredicate[*corev1.Secret]{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency})
+		WithOptions(ctrlcontroller.Options{MaxConcurrentReconciles: c.Concurrency})
 	if c.Memory.Installation.Secret != (types.NamespacedName{}) {
 		b = b.Watches(world.NamespaceMetadata(), c.enqueue(find.OfNamespace),
 			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
@@ -118,7 +118,7 @@ func isConcerned(cluster client.Object) bool {
 		return true
 	}
 	typed, ok := cluster.(*clusterv1.Cluster)
-	return ok && report.Condition{Type: contract.ConditionProxyPublished}.IsOn(typed)
+	return ok && controller.Condition{Type: contract.ConditionProxyPublished}.IsOn(typed)
 }
 
 // ofConcerned passes the events of Clusters that are concerned, or were before.

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
@@ -34,7 +34,7 @@ type pass struct {
 	cluster *clusterv1.Cluster
 	view    intent.Cluster
 	asks    publish.Asks
-	out     report.Outcome
+	out     controller.Outcome
 	// existing are the Secrets of outputs by name, as this pass has read or written them.
 	existing map[string]*corev1.Secret
 	// files are the objects that bring files to running nodes, as they are wanted.
@@ -55,7 +55,7 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) 
 	if err == nil && idle && len(contested) == 0 {
 		return ctrl.Result{}, client.IgnoreNotFound(c.condition.Remove(ctx, cluster))
 	}
-	p.out.LookAgain(again)
+	p.out.RequeueIn(again)
 	return p.conclude(ctx, contested, err)
 }
 
@@ -77,7 +77,7 @@ func (p *pass) conclude(ctx context.Context, contested []finding.Finding, err er
 		ctrl.LoggerFrom(ctx).Info("Reporting outputs", "status", condition.Status, "reason", condition.Reason, "message",
 			condition.Message)
 	}
-	return ctrl.Result{RequeueAfter: p.out.Again}, errors.Join(err, client.IgnoreNotFound(failed))
+	return ctrl.Result{RequeueAfter: p.out.RequeueAfter}, errors.Join(err, client.IgnoreNotFound(failed))
 }
 
 // summary names the outputs that are asked for.

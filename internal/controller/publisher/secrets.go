@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
@@ -69,7 +69,7 @@ const takenDelay = time.Minute
 func (p *pass) taken(kind, name string) {
 	p.out.Add(contract.ReasonNameTaken, "%s %s/%s exists and was not written by %s for this Cluster; delete or rename it",
 		kind, p.cluster.Namespace, name, contract.Name)
-	p.out.LookAgain(takenDelay)
+	p.out.RequeueIn(takenDelay)
 }
 
 // create creates a Secret, unless another has its name.
@@ -91,7 +91,7 @@ func (p *pass) create(ctx context.Context, wanted publish.Secret) error {
 			return fmt.Errorf("reading metadata of Secret %s: %w", key, client.IgnoreNotFound(err))
 		}
 		if p.owns(current, wanted.Output) {
-			return reconcile.CacheBehind("Secret", current)
+			return controller.CacheBehind("Secret", current)
 		}
 		p.taken("Secret", wanted.Name)
 		return nil
@@ -111,7 +111,7 @@ func (p *pass) update(ctx context.Context, current *corev1.Secret, wanted publis
 	desired, next := p.desired(wanted), current.DeepCopy()
 	next.Data = desired.Data
 	maps.Copy(next.Labels, desired.Labels)
-	if !reconcile.IsOwned(current, p.cluster.UID) {
+	if !controller.IsOwned(current, p.cluster.UID) {
 		next.OwnerReferences = append(next.OwnerReferences, desired.OwnerReferences...)
 	}
 	if maps.EqualFunc(current.Data, next.Data, bytes.Equal) && maps.Equal(current.Labels, next.Labels) &&
@@ -132,10 +132,10 @@ func (p *pass) update(ctx context.Context, current *corev1.Secret, wanted publis
 
 // remove deletes a Secret, if the Cluster owns it.
 func (p *pass) remove(ctx context.Context, secret *corev1.Secret) error {
-	if !reconcile.IsOwned(secret, p.cluster.UID) {
+	if !controller.IsOwned(secret, p.cluster.UID) {
 		return nil
 	}
-	if err := reconcile.CheckCurrent(ctx, p.Live, p.cluster); err != nil {
+	if err := controller.CheckCurrent(ctx, p.Live, p.cluster); err != nil {
 		return err //nolint:wrapcheck // it says what it read
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleting Secret of outputs", "Secret", klog.KObj(secret))

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
@@ -31,7 +31,7 @@ type application struct {
 
 	cluster *clusterv1.Cluster
 	wanted  []publish.Secret
-	out     *report.Outcome
+	out     *controller.Outcome
 	// objects are those to be applied.
 	objects []wantedObject
 	// existing is the metadata of our objects in the workload cluster, by kind.
@@ -180,7 +180,7 @@ func (p *application) apply(ctx context.Context, object wantedObject) error {
 	case apierrors.IsConflict(err):
 	case apierrors.IsInvalid(err) && i >= 0: // somebody has made it immutable
 		p.incomplete = true
-		p.out.LookAgain(cleanDelay)
+		p.out.RequeueIn(cleanDelay)
 		return p.remove(ctx, &p.existing[kind][i])
 	case apierrors.IsNotFound(err) && key.Namespace != "" && p.isMissing(ctx, key.Namespace):
 		p.out.Add(contract.ReasonDeliveryFailed, "output %s: the workload cluster has no Namespace %s; create it",
@@ -233,10 +233,10 @@ func statusOf(err error) int32 {
 
 func (p *application) postpone() {
 	p.incomplete, p.left = true, true
-	p.out.LookAgain(retryDelay)
+	p.out.RequeueIn(retryDelay)
 }
 
 func (p *application) later(delay time.Duration) {
 	p.incomplete, p.left = true, true
-	p.out.LookAgain(delay)
+	p.out.RequeueIn(delay)
 }

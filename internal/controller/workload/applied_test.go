@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
@@ -417,8 +417,8 @@ func TestApply_OfOutputs(t *testing.T) {
 			for _, f := range out.Findings {
 				message += f.Reason + " " + f.Message
 			}
-			if message != test.message || out.Again != test.again || left != test.left || !slices.Equal(r.writes, test.writes) {
-				t.Errorf("finding %q, again after %s, left %v, writes %q", message, out.Again, left, r.writes)
+			if message != test.message || out.RequeueAfter != test.again || left != test.left || !slices.Equal(r.writes, test.writes) {
+				t.Errorf("finding %q, again after %s, left %v, writes %q", message, out.RequeueAfter, left, r.writes)
 			}
 			for name, object := range r.objects { // else a later apply would not remove a field
 				if slices.ContainsFunc(object.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
@@ -436,12 +436,12 @@ func TestApply_OfOutputs(t *testing.T) {
 }
 
 // applied returns passes over a workload cluster.
-func applied(t *testing.T, r *remote) func(wanted []publish.Secret) (report.Outcome, bool) {
+func applied(t *testing.T, r *remote) func(wanted []publish.Secret) (controller.Outcome, bool) {
 	t.Helper()
 	applier := NewApplier(func(context.Context, client.ObjectKey) (client.Client, func(), error) { return r, func() {}, nil })
 	guarded := backoff.New(nil, nil, func() time.Time { return noon })
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "prod", UID: "one"}}
-	return func(wanted []publish.Secret) (report.Outcome, bool) {
+	return func(wanted []publish.Secret) (controller.Outcome, bool) {
 		out, left, err := applier.Apply(t.Context(), cluster, guarded, wanted)
 		if err != nil {
 			t.Fatal(err)
@@ -477,11 +477,11 @@ func TestApply_ComparesAgain(t *testing.T) {
 	} {
 		r.writes, r.refusals = nil, map[string]error{"force ConfigMap a/c": step.refusal}
 		out, left := apply(wanted(step.value))
-		if len(r.writes) != step.writes || out.Again != step.again || !left || len(out.Findings) > 0 {
+		if len(r.writes) != step.writes || out.RequeueAfter != step.again || !left || len(out.Findings) > 0 {
 			t.Errorf("pass %d: writes %q, %+v, left %v", i+1, r.writes, out, left)
 		}
 	}
-	if out, left := apply(nil); out.Again != cleanDelay || !left || len(r.objects) > 0 {
+	if out, left := apply(nil); out.RequeueAfter != cleanDelay || !left || len(r.objects) > 0 {
 		t.Errorf("nothing wanted: %+v, left %v, %v", out, left, r.objects)
 	}
 	if out, left := apply(nil); left || len(out.Findings) > 0 {

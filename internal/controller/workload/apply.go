@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
@@ -106,7 +106,7 @@ func (a *Applier) turn(uid types.UID) (leave func(), ok bool) {
 // It reports whether anything is left there, or may be.
 func (a *Applier) Apply(ctx context.Context, cluster *clusterv1.Cluster, guarded *backoff.Client,
 	wanted []publish.Secret,
-) (out report.Outcome, left bool, err error) {
+) (out controller.Outcome, left bool, err error) {
 	p := &application{cluster: cluster, wanted: wanted, out: &out}
 	if err := p.read(); err != nil {
 		return out, true, err
@@ -120,7 +120,7 @@ func (a *Applier) Apply(ctx context.Context, cluster *clusterv1.Cluster, guarded
 	if !ok {
 		_, slow := a.slow.Get(cluster.UID)
 		a.away(&out, key, len(wanted) == 0, slow)
-		out.LookAgain(turnDelay)
+		out.RequeueIn(turnDelay)
 		return out, true, nil
 	}
 	defer leave()
@@ -133,7 +133,7 @@ func (a *Applier) Apply(ctx context.Context, cluster *clusterv1.Cluster, guarded
 		return out, true, ctx.Err() //nolint:wrapcheck // the manager stops
 	case isRefusal:
 		out.Add(contract.ReasonDeliveryFailed, "%s", refused.why)
-		out.LookAgain(retryDelay)
+		out.RequeueIn(retryDelay)
 		return out, true, nil
 	case err != nil:
 		ctrl.LoggerFrom(ctx).Info("Waiting for the workload cluster", "Cluster", klog.KObj(cluster), "cause", err.Error())
@@ -142,7 +142,7 @@ func (a *Applier) Apply(ctx context.Context, cluster *clusterv1.Cluster, guarded
 		if p.Client != nil { // else there is no kubeconfig
 			a.slow.Set(cluster.UID, true, stateMemory)
 		}
-		out.LookAgain(retryDelay)
+		out.RequeueIn(retryDelay)
 		return out, true, nil
 	}
 	a.slow.Delete(cluster.UID)
@@ -152,7 +152,7 @@ func (a *Applier) Apply(ctx context.Context, cluster *clusterv1.Cluster, guarded
 	switch contested, _ := guarded.Contested(key); {
 	case len(contested) > 0 || p.incomplete:
 	case p.changed && last == digest: // others have changed it, and may do so again
-		out.LookAgain(time.Minute)
+		out.RequeueIn(time.Minute)
 	default:
 		a.done.Set(cluster.UID, digest, appliedTime)
 	}
@@ -160,7 +160,7 @@ func (a *Applier) Apply(ctx context.Context, cluster *clusterv1.Cluster, guarded
 }
 
 // away reports that a workload cluster does not answer.
-func (a *Applier) away(out *report.Outcome, key client.ObjectKey, withdraws, failed bool) {
+func (a *Applier) away(out *controller.Outcome, key client.ObjectKey, withdraws, failed bool) {
 	const text = "the workload cluster does not answer with the kubeconfig of Secret %s-kubeconfig; the log of the " +
 		"manager has the details"
 	switch {

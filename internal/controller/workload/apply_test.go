@@ -26,8 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
@@ -52,7 +52,7 @@ func emptyLists(w http.ResponseWriter, _ *http.Request) {
 }
 
 // applying is an Applier whose Clusters have the kubeconfigs of a map, by the names of the Clusters.
-func applying(t *testing.T, kubeconfigs map[string]client.Reader) func(name string) report.Outcome {
+func applying(t *testing.T, kubeconfigs map[string]client.Reader) func(name string) controller.Outcome {
 	t.Helper()
 	applier := NewApplier(func(ctx context.Context, key client.ObjectKey) (client.Client, func(), error) {
 		connect, err := Connect(kubeconfigs[key.Name])
@@ -62,7 +62,7 @@ func applying(t *testing.T, kubeconfigs map[string]client.Reader) func(name stri
 		return connect(ctx, key)
 	})
 	guarded := backoff.New(nil, nil, time.Now) //nolint:forbidigo // nothing is written
-	return func(name string) report.Outcome {
+	return func(name string) controller.Outcome {
 		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(name)}}
 		out, _, err := applier.Apply(t.Context(), cluster, guarded, []publish.Secret{publish.KeptNodes()})
 		if err != nil {
@@ -73,7 +73,7 @@ func applying(t *testing.T, kubeconfigs map[string]client.Reader) func(name stri
 }
 
 // wantAway fails unless the workload cluster is reported not to answer, without a word of it.
-func wantAway(t *testing.T, out report.Outcome) {
+func wantAway(t *testing.T, out controller.Outcome) {
 	t.Helper()
 	if len(out.Findings) != 1 || out.Findings[0].Reason != contract.ReasonDelivering ||
 		!strings.HasPrefix(out.Findings[0].Message, "the workload cluster does not answer") ||
@@ -212,7 +212,7 @@ func TestApplier_SlowClustersWaitForEachOther(t *testing.T) {
 		"a": slow, "b": slow, "good": secrets{value: hostile(t, emptyLists)},
 	})
 	begun := time.Now() //nolint:forbidigo // it is about time
-	both := make(chan report.Outcome, 2)
+	both := make(chan controller.Outcome, 2)
 	for _, name := range []string{"a", "b"} {
 		go func() { both <- apply(name) }()
 	}
@@ -225,7 +225,7 @@ func TestApplier_SlowClustersWaitForEachOther(t *testing.T) {
 	}
 	go func() { both <- apply("a") }()
 	<-hang
-	if out := apply("b"); out.Again != turnDelay {
+	if out := apply("b"); out.RequeueAfter != turnDelay {
 		t.Errorf("the second of two slow clusters is asked at once: %+v", out)
 	}
 	if out := apply("good"); len(out.Findings) > 0 {

@@ -8,23 +8,20 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
 // Follower follows the updates in place of all Clusters. Its methods can be called concurrently.
@@ -33,17 +30,15 @@ type Follower struct {
 	Clusters clustercache.ClusterCache
 	// Live reads from the API server of the management cluster.
 	Live client.Reader
-	// Writer writes the records of Machines.
-	Writer *reconcile.Writer
 	// Connect connects to the workload cluster of a Cluster to label Nodes, as Applier.Connect does.
 	Connect func(context.Context, client.ObjectKey) (client.Client, func(), error)
 	// Pods is how Pods on nodes are made.
 	Pods NodePods
 	// Now is the clock.
 	Now func() time.Time
-	// Controller is the one whose pass calls Follow. Events of workload clusters enqueue their Clusters there.
-	Controller clustercache.SourceWatcher[ctrl.Request]
 
+	// watcher is the controller of which f is a step. Events of workload clusters enqueue their Clusters there.
+	watcher clustercache.SourceWatcher[ctrl.Request]
 	// nodes are the names of the Nodes of Machines, which stay the same, by the UID of the Machine.
 	nodes *cache.Expiring
 	// away are the Clusters whose workload cluster has not answered, and until when it is not asked again.
@@ -108,32 +103,42 @@ const (
 	minWait = time.Second
 )
 
-// Pass is one pass over a Cluster.
-type Pass struct {
-	Cluster *clusterv1.Cluster
-	Configs *reconcile.Configs
-	Secrets *reconcile.Secrets
-	Options intent.Options
-	// Objects are the bootstrap objects.
-	Objects []reconcile.Reconciled
-	// Behind are the Machines that are behind.
-	Behind []status.Group
-	// Restores reports that the Cluster is not enabled any more, and its nodes are restored.
-	Restores bool
-}
-
-// Source brings a pass over a Cluster when its workload cluster is connected, is no longer, or cannot be.
-func Source(clusters clustercache.ClusterCache, controller string) source.Source {
-	return clusters.GetClusterSource(controller, func(_ context.Context, cluster client.Object) []ctrl.Request {
+// Watch implements controller.Step: a pass over a Cluster comes when its workload cluster is connected, is no longer,
+// or cannot be.
+func (f *Follower) Watch(watcher ctrlcontroller.Controller) error {
+	f.watcher = watcher
+	source := f.Clusters.GetClusterSource(controller.Name, func(_ context.Context, cluster client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
 	}, clustercache.WatchForProbeFailure(time.Minute))
+	return watcher.Watch(source) //nolint:wrapcheck // it says what failed
 }
 
-// Follow lets nodes apply the present files in their turn, records which Machines have them, and reports about the
-// others. With p.Restores it has them lose all files, and records on the Cluster when all have.
-func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err error) {
+// Run implements controller.Step for Clusters that ask for updates in place. If one has, until its label was removed,
+// its running nodes are restored: the condition stays until nothing is left in the workload cluster.
+func (f *Follower) Run(ctx context.Context, p *controller.Pass) (out controller.Outcome, err error) {
+	switch restores := intent.Restores(p.Cluster.Labels, p.Cluster.Annotations); {
+	case p.View.Enabled:
+		if p.Options.Rollout != contract.RolloutInPlace {
+			return out, nil
+		}
+	case !restores:
+		return out, nil
+	case p.Cluster.Annotations[contract.AnnotationApplied] == contract.RestoredValue:
+		out.Add(contract.ReasonInPlaceProgressing, "%s", RestoredMessage)
+		return out, nil
+	default:
+		if err := p.CheckCurrent(ctx); err != nil {
+			return out, err //nolint:wrapcheck // it is a conflict
+		}
+	}
+	return f.follow(ctx, p)
+}
+
+// follow lets nodes apply the present files in their turn, records which Machines have them, and reports about the
+// others. Nodes of a Cluster that is not enabled lose all files, which is recorded on the Cluster when all have.
+func (f *Follower) follow(ctx context.Context, p *controller.Pass) (out controller.Outcome, err error) {
 	members, rolls, err := f.members(ctx, p)
-	if err != nil || !p.Restores && !slices.ContainsFunc(members, func(m Member) bool { return m.Node != "" }) {
+	if err != nil || p.View.Enabled && !slices.ContainsFunc(members, func(m Member) bool { return m.Node != "" }) {
 		return out, err
 	}
 	wants, updates, err := f.wantsOf(ctx, p, members)
@@ -141,16 +146,16 @@ func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err 
 		return out, err
 	}
 	key := client.ObjectKeyFromObject(p.Cluster)
-	unknown := func(again time.Duration) (report.Outcome, error) {
+	unknown := func(again time.Duration) (controller.Outcome, error) {
 		const text = "cannot tell which nodes %s: the workload cluster does not answer with the kubeconfig of Secret " +
 			"%s-kubeconfig; the log of the manager has the details%s"
-		if p.Restores {
+		if !p.View.Enabled {
 			out.Add(contract.ReasonInPlaceUnknown, text, "are restored", key,
 				"; to leave the files on them, remove annotation "+contract.AnnotationRollout)
 		} else {
 			out.Add(contract.ReasonInPlaceUnknown, text, "have the current files", key, "")
 		}
-		out.LookAgain(again)
+		out.RequeueIn(again)
 		return out, nil
 	}
 	stored, _ := f.away.Get(p.Cluster.UID)
@@ -160,12 +165,12 @@ func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err 
 	remote, err := f.Clusters.GetClient(ctx, key)
 	if err != nil {
 		// The first try has not ended yet. It brings another pass in any case.
-		out.Holds = f.Clusters.GetHealthCheckingState(ctx, key).LastProbeTime.IsZero()
+		out.Keep = f.Clusters.GetHealthCheckingState(ctx, key).LastProbeTime.IsZero()
 		return unknown(0)
 	}
-	decision, err := f.turn(ctx, key, remote, View{
+	decision, err := f.turn(ctx, p, key, remote, View{
 		Wants: wants, Members: members, MaxUnavailable: p.Options.MaxUnavailable, ControlPlaneRolls: rolls,
-		Restores: p.Restores,
+		Restores: !p.View.Enabled,
 	})
 	if err != nil {
 		if ctx.Err() != nil {
@@ -176,15 +181,15 @@ func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err 
 		return unknown(awayTime)
 	}
 	out.Find(decision.Findings...)
-	out.LookAgain(decision.Again)
-	if !p.Restores {
-		return out, f.record(ctx, p, decision.Current, updates)
+	out.RequeueIn(decision.Again)
+	if p.View.Enabled {
+		return out, record(ctx, p, decision.Current, updates)
 	}
-	if err := f.recordRemoval(ctx, p, decision.Current); err != nil || !decision.Restored {
+	if err := recordRemoval(ctx, p, decision.Current); err != nil || !decision.Restored {
 		return out, err
 	}
 	out.Add(contract.ReasonInPlaceProgressing, "%s", RestoredMessage)
-	return out, f.Writer.Annotate(ctx, p.Cluster.DeepCopy(), //nolint:wrapcheck // it says what it wrote
+	return out, p.Writer.Annotate(ctx, p.Cluster.DeepCopy(), //nolint:wrapcheck // it says what it wrote
 		map[string]string{contract.AnnotationApplied: contract.RestoredValue})
 }
 
@@ -193,7 +198,9 @@ const RestoredMessage = "all nodes are restored; condition " + contract.Conditio
 	" says what is left in the workload cluster"
 
 // turn decides about the nodes of a workload cluster, and labels those whose turn it is.
-func (f *Follower) turn(ctx context.Context, key client.ObjectKey, remote client.Reader, view View) (Decision, error) {
+func (f *Follower) turn(ctx context.Context, p *controller.Pass, key client.ObjectKey, remote client.Reader, view View) (
+	Decision, error,
+) {
 	ctx, cancel := context.WithTimeout(ctx, remoteTime)
 	defer cancel()
 	if err := f.look(ctx, key, remote, &view); err != nil {
@@ -214,7 +221,7 @@ func (f *Follower) turn(ctx context.Context, key client.ObjectKey, remote client
 		return Decision{}, err
 	}
 	defer closeConnection()
-	labeller := labeller{Client: f.Writer.Client.Remote(live, key), view: view}
+	labeller := labeller{Client: p.Writer.Client.Remote(live, key), view: view}
 	decision, err = labeller.label(ctx)
 	stored, _ := f.waits.Get(key)
 	delay, _ := stored.(time.Duration)
@@ -261,7 +268,7 @@ func (f *Follower) watches(cluster client.ObjectKey) []clustercache.Watcher {
 	})
 	watch := func(name string, kind client.Object, changes func(before, now client.Object) bool) clustercache.Watcher {
 		return clustercache.NewWatcher(clustercache.WatcherOptions{
-			Name: name, Watcher: f.Controller, Kind: kind, EventHandler: enqueue,
+			Name: name, Watcher: f.watcher, Kind: kind, EventHandler: enqueue,
 			Predicates: []predicate.TypedPredicate[client.Object]{predicate.Funcs{
 				UpdateFunc: func(e event.UpdateEvent) bool { return changes(e.ObjectOld, e.ObjectNew) },
 			}},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -104,15 +105,17 @@ func TestFollow_LeavesAClusterAloneThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	clock, remote, api := noon, &workloads{}, &management{}
 	f := (&Follower{
-		Clusters: remote, Live: api, Writer: &reconcile.Writer{Client: backoff.New(api, api, nil)}, Now: func() time.Time { return clock },
+		Clusters: remote, Live: api, Now: func() time.Time { return clock },
 	}).Init()
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "prod", UID: "9"}}
 	view := intent.Cluster{Namespace: "team", Name: "prod"}
 	follow := func() (again time.Duration, holds bool) {
 		t.Helper()
-		reader := reconcile.Reader{Client: api}
-		out, err := f.Follow(t.Context(), Pass{
-			Cluster: cluster, Configs: reader.Configs(view), Secrets: reconcile.Store{Reader: reader}.Of(cluster, view, reader.Configs(view)),
+		reader := controller.Reader{Client: api}
+		out, err := f.follow(t.Context(), &controller.Pass{
+			Cluster: cluster, View: intent.Cluster{Enabled: true}, Configs: reader.Configs(view),
+			Secrets: controller.NewSecrets(nil, reader, nil, cluster, view, reader.Configs(view)),
+			Writer:  &controller.Writer{Client: backoff.New(api, api, nil)},
 		})
 		const want = "cannot tell which nodes have the current files: the workload cluster does not answer with the kubeconfig " +
 			"of Secret team/prod-kubeconfig; the log of the manager has the details"
@@ -121,7 +124,7 @@ func TestFollow_LeavesAClusterAloneThatDoesNotAnswer(t *testing.T) {
 		}) {
 			t.Fatalf("got %+v, error %v", got, err)
 		}
-		return out.Again, out.Holds
+		return out.RequeueAfter, out.Keep
 	}
 	remote.connected = clustercache.ErrClusterNotConnected
 	if _, holds := follow(); !holds {
@@ -219,17 +222,17 @@ func TestFollow_RecordsWhatIsRestored(t *testing.T) {
 	} {
 		api := &management{}
 		f := (&Follower{
-			Clusters: &answeringClusters{api: answering{version: in.Version(), ready: ready}}, Live: api,
-			Writer: &reconcile.Writer{Client: backoff.New(api, api, func() time.Time { return noon })}, Pods: NodePods{Image: "i"},
+			Clusters: &answeringClusters{api: answering{version: in.Version(), ready: ready}}, Live: api, Pods: NodePods{Image: "i"},
 			Now: func() time.Time { return noon },
 		}).Init()
-		reader, view := reconcile.Reader{Client: api}, intent.Cluster{Namespace: "team", Name: "prod"}
-		out, err := f.Follow(t.Context(), Pass{
+		reader, view := controller.Reader{Client: api}, intent.Cluster{Namespace: "team", Name: "prod"}
+		out, err := f.follow(t.Context(), &controller.Pass{
 			Cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "team", Name: "prod", ResourceVersion: "7",
 				Annotations: map[string]string{contract.AnnotationApplied: contract.AppliedValue},
 			}},
-			Configs: reader.Configs(view), Restores: true,
+			Configs: reader.Configs(view),
+			Writer:  &controller.Writer{Client: backoff.New(api, api, func() time.Time { return noon })},
 		})
 		if got := finding.ConditionOf(out.Findings, ""); err != nil || got.Message != test.message || !slices.Equal(api.writes, test.writes) {
 			t.Errorf("got %+v, error %v, writes\n%s", got, err, strings.Join(api.writes, "\n"))
@@ -250,9 +253,9 @@ func TestFollow_RecordsFilesThatAreBack(t *testing.T) {
 		"changed values":           {status.OldContent, "4567", ""},
 	} {
 		api := &management{annotations: map[string]string{contract.AnnotationUpdatedFiles: test.files}}
-		f := (&Follower{Writer: &reconcile.Writer{Client: backoff.New(api, api, func() time.Time { return noon })}}).Init()
-		reader, view := reconcile.Reader{Client: api}, intent.Cluster{Namespace: "team", Name: "prod"}
-		err := f.record(t.Context(), Pass{
+		reader, view := controller.Reader{Client: api}, intent.Cluster{Namespace: "team", Name: "prod"}
+		err := record(t.Context(), &controller.Pass{
+			Writer:  &controller.Writer{Client: backoff.New(api, api, func() time.Time { return noon })},
 			Configs: reader.Configs(view),
 			Behind:  []status.Group{{Machines: []status.Machine{{Name: "a", Lag: test.lag}}}},
 		}, []Member{{Machine: "a", Config: "a-config", Secret: main}}, map[string]plan.Update{main: {Files: "0123"}})
@@ -309,8 +312,8 @@ func TestMembers_AreThoseOfTheTargets(t *testing.T) {
 	}
 	const controlPlane, deployment = clusterv1.MachineControlPlaneLabel, clusterv1.MachineDeploymentNameLabel
 	rolling := metav1.Condition{Type: clusterv1.RollingOutCondition, Status: metav1.ConditionTrue}
-	reconciled := func(o kinds.BootstrapObject, kind, secret string, known bool, pool ...plan.Pool) reconcile.Reconciled {
-		s := reconcile.Reconciled{Object: reconcile.NewObject(o, kind, true), Secret: secret}
+	reconciled := func(o kinds.BootstrapObject, kind, secret string, known bool, pool ...plan.Pool) controller.Reconciled {
+		s := controller.Reconciled{Object: controller.NewObject(o, kind, true), Secret: secret}
 		if s.Pools = pool; known {
 			s.Recipe = &patch.Recipe{}
 		}
@@ -371,10 +374,10 @@ func TestMembers_AreThoseOfTheTargets(t *testing.T) {
 			}
 			kcp := &controlplanev1.KubeadmControlPlane{}
 			kcp.Status.Conditions = test.conditions
-			members, rolls, err := (&Follower{Live: api}).Init().members(t.Context(), Pass{
+			members, rolls, err := (&Follower{Live: api}).Init().members(t.Context(), &controller.Pass{
 				Cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "prod"}},
-				Configs: reconcile.Reader{Client: api}.Configs(intent.Cluster{Name: "prod"}), Restores: test.restores,
-				Objects: []reconcile.Reconciled{
+				View:    intent.Cluster{Enabled: !test.restores}, Configs: controller.Reader{Client: api}.Configs(intent.Cluster{Name: "prod"}),
+				Reconciled: []controller.Reconciled{
 					reconciled(kcp, plan.KindControlPlane, main, true),
 					reconciled(&bootstrapv1.KubeadmConfigTemplate{}, plan.KindTemplate, "md-files", true, of("MachineDeployment", "md")),
 					reconciled(&bootstrapv1.KubeadmConfigTemplate{}, plan.KindTemplate, "", true, of("MachineDeployment", "none")),
@@ -404,4 +407,29 @@ func managedFile(secret string) []bootstrapv1.File {
 			Name: secret, Key: contract.KeyProxyEnv,
 		}},
 	}}
+}
+
+// labelledCluster reads a Cluster that has the label.
+type labelledCluster struct{ client.Reader }
+
+func (labelledCluster) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	into.SetLabels(map[string]string{contract.LabelEnabled: contract.LabelEnabledValue})
+	into.SetAnnotations(restoring)
+	return nil
+}
+
+var restoring = map[string]string{
+	contract.AnnotationRollout: contract.RolloutInPlace, contract.AnnotationApplied: contract.AppliedValue,
+}
+
+// TestRun_WaitsForTheLabelThatTheCacheLacks has a Cluster whose label was removed and set again.
+func TestRun_WaitsForTheLabelThatTheCacheLacks(t *testing.T) {
+	t.Parallel()
+	p := &controller.Pass{
+		Cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one", Annotations: restoring}},
+		Writer:  &controller.Writer{Live: labelledCluster{}},
+	}
+	if _, err := (&Follower{}).Run(t.Context(), p); !apierrors.IsConflict(err) {
+		t.Errorf("error %v", err)
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"path"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -15,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
@@ -24,19 +23,19 @@ import (
 )
 
 // members returns the nodes of generated Secrets, and whether Machines of the control plane are being replaced.
-func (f *Follower) members(ctx context.Context, p Pass) (members []Member, rolls bool, err error) {
+func (f *Follower) members(ctx context.Context, p *controller.Pass) (members []Member, rolls bool, err error) {
 	configs, err := p.Configs.List(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	targets := targetsOf(p.Objects)
+	targets := targetsOf(p.Reconciled)
 	machines := map[types.UID]int{} // the positions of those whose node is not known
 	for i := range configs {
 		config := &configs[i]
 		owner, group := metav1.GetControllerOf(config), groupOf(config)
 		secret, known := targets[group]
 		switch {
-		case p.Restores:
+		case !p.View.Enabled:
 			secret = intent.GeneratedSecretName(p.Cluster.Name)
 		case !known:
 			secret = SecretOf(kinds.View(config))
@@ -51,7 +50,7 @@ func (f *Follower) members(ctx context.Context, p Pass) (members []Member, rolls
 		}
 		members = append(members, Member{
 			Node: node, Secret: secret, Group: group, Config: config.Name, Machine: owner.Name,
-			Leaving: !config.DeletionTimestamp.IsZero(), Plain: p.Restores && !hasFiles(config),
+			Leaving: !config.DeletionTimestamp.IsZero(), Plain: !p.View.Enabled && !hasFiles(config),
 		})
 	}
 	if len(machines) > 0 {
@@ -60,7 +59,7 @@ func (f *Follower) members(ctx context.Context, p Pass) (members []Member, rolls
 		}
 	}
 	rolls = slices.ContainsFunc(members, func(m Member) bool { return m.Group == "" && (m.Leaving || m.Node == "") }) ||
-		slices.ContainsFunc(p.Objects, func(o reconcile.Reconciled) bool {
+		slices.ContainsFunc(p.Reconciled, func(o controller.Reconciled) bool {
 			controlPlane, ok := o.BootstrapObject.(*controlplanev1.KubeadmControlPlane)
 			return ok && kinds.IsRolling(controlPlane)
 		})
@@ -80,7 +79,7 @@ func hasFiles(config *bootstrapv1.KubeadmConfig) bool {
 }
 
 // targetsOf returns the generated Secret of each group, "" for one that asks for no proxy, as far as that is known.
-func targetsOf(objects []reconcile.Reconciled) map[string]string {
+func targetsOf(objects []controller.Reconciled) map[string]string {
 	targets := map[string]string{}
 	for _, o := range objects {
 		if o.Recipe == nil {
@@ -138,21 +137,21 @@ func (f *Follower) find(ctx context.Context, cluster *clusterv1.Cluster, positio
 }
 
 // pools returns the nodes of MachinePools.
-func (f *Follower) pools(ctx context.Context, p Pass) (members []Member, err error) {
-	secrets := targetsOf(p.Objects)
-	for _, o := range p.Objects {
+func (f *Follower) pools(ctx context.Context, p *controller.Pass) (members []Member, err error) {
+	secrets := targetsOf(p.Reconciled)
+	for _, o := range p.Reconciled {
 		for _, pool := range o.Pools {
 			switch {
-			case p.Restores && pool.UsesProxy():
+			case !p.View.Enabled && pool.UsesProxy():
 				secrets[pool.String()] = intent.GeneratedSecretName(p.Cluster.Name)
-			case p.Restores:
+			case !p.View.Enabled:
 				delete(secrets, pool.String())
 			case o.Recipe == nil:
 				secrets[pool.String()] = SecretOf(o.Spec)
 			}
 		}
 	}
-	if !slices.ContainsFunc(p.Objects, func(o reconcile.Reconciled) bool { return o.Kind == plan.KindConfig }) {
+	if !slices.ContainsFunc(p.Reconciled, func(o controller.Reconciled) bool { return o.Kind == plan.KindConfig }) {
 		return nil, nil
 	}
 	var pools clusterv1.MachinePoolList
@@ -166,7 +165,7 @@ func (f *Follower) pools(ctx context.Context, p Pass) (members []Member, err err
 		if secret == "" || pool.Spec.ClusterName != p.Cluster.Name {
 			continue
 		}
-		if len(pool.Status.NodeRefs) == 0 && !p.Restores { // it may be empty
+		if len(pool.Status.NodeRefs) == 0 && p.View.Enabled { // it may be empty
 			members = append(members, Member{Secret: secret, Group: group})
 		}
 		for _, node := range pool.Status.NodeRefs {
@@ -179,10 +178,10 @@ func (f *Follower) pools(ctx context.Context, p Pass) (members []Member, err err
 }
 
 // wantsOf returns what the nodes of each generated Secret should have, and what a node that has it is updated to.
-func (f *Follower) wantsOf(ctx context.Context, p Pass, members []Member) (
+func (f *Follower) wantsOf(ctx context.Context, p *controller.Pass, members []Member) (
 	wants []Want, updates map[string]plan.Update, err error,
 ) {
-	if p.Restores {
+	if !p.View.Enabled {
 		in, err := f.Pods.Restore(p.Cluster.Name)
 		return []Want{{Secret: in.Secret, Version: in.Version()}}, nil, err
 	}
@@ -191,20 +190,19 @@ func (f *Follower) wantsOf(ctx context.Context, p Pass, members []Member) (
 		if slices.ContainsFunc(wants, func(w Want) bool { return w.Secret == m.Secret }) {
 			continue
 		}
-		secret := &corev1.Secret{}
-		exists, err := p.Secrets.Get(ctx, p.Cluster.Namespace, m.Secret, secret)
+		secret, err := p.Secrets.Read(ctx, m.Secret)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, err //nolint:wrapcheck // it says what failed
 		}
 		want := Want{Secret: m.Secret}
-		if exists && secret.Labels[contract.LabelGenerated] == p.Cluster.Name {
+		if secret != nil && secret.Labels[contract.LabelGenerated] == p.Cluster.Name {
 			if in := f.Pods.Input(p.Cluster.Name, p.Options, secret); publish.HasNodeFiles(in.Data) {
 				files, err := plan.NodeFiles(p.Options, secret.Data)
 				if err != nil {
 					return nil, nil, err
 				}
 				// All are of the same version of the Secret.
-				want.Version, updates[m.Secret] = in.Version(), plan.Update{At: reconcile.ChangedAt(secret), Files: files}
+				want.Version, updates[m.Secret] = in.Version(), plan.Update{At: controller.ChangedAt(secret), Files: files}
 			}
 		}
 		wants = append(wants, want)

@@ -9,6 +9,7 @@ import (
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -17,7 +18,7 @@ import (
 
 // record writes contract.AnnotationUpdatedAt and, for other entries, contract.AnnotationUpdatedFiles for Machines that
 // are behind, and whose nodes have the present files.
-func (f *Follower) record(ctx context.Context, p Pass, current []Member, updates map[string]plan.Update) error {
+func record(ctx context.Context, p *controller.Pass, current []Member, updates map[string]plan.Update) error {
 	behind := map[string]status.Lag{}
 	for _, group := range p.Behind {
 		for _, machine := range group.Machines {
@@ -41,7 +42,7 @@ func (f *Follower) record(ctx context.Context, p Pass, current []Member, updates
 		case lag == status.OldContent && removed: // it has those of its entries again
 			annotations[contract.AnnotationUpdatedFiles] = ""
 		}
-		if err := f.annotate(ctx, &configs[i], annotations); err != nil {
+		if err := annotate(ctx, p, &configs[i], annotations); err != nil {
 			return err
 		}
 	}
@@ -49,18 +50,18 @@ func (f *Follower) record(ctx context.Context, p Pass, current []Member, updates
 }
 
 // annotate writes annotations of a KubeadmConfig, if they differ.
-func (f *Follower) annotate(
-	ctx context.Context, config *bootstrapv1.KubeadmConfig, annotations map[string]string,
+func annotate(ctx context.Context, p *controller.Pass, config *bootstrapv1.KubeadmConfig,
+	annotations map[string]string,
 ) error {
 	maps.DeleteFunc(annotations, func(key, value string) bool { return config.Annotations[key] == value })
 	if len(annotations) == 0 {
 		return nil
 	}
-	return f.Writer.Annotate(ctx, config.DeepCopy(), annotations) //nolint:wrapcheck // it says what it wrote
+	return p.Writer.Annotate(ctx, config.DeepCopy(), annotations) //nolint:wrapcheck // it says what it wrote
 }
 
 // recordRemoval writes that nodes of Machines have no files any more.
-func (f *Follower) recordRemoval(ctx context.Context, p Pass, restored []Member) error {
+func recordRemoval(ctx context.Context, p *controller.Pass, restored []Member) error {
 	configs, err := p.Configs.List(ctx)
 	if err != nil {
 		return err //nolint:wrapcheck // it says what failed
@@ -71,7 +72,7 @@ func (f *Follower) recordRemoval(ctx context.Context, p Pass, restored []Member)
 		if patch.IsPatched(kinds.View(&configs[i])) {
 			annotations[contract.AnnotationUpdatedFiles] = contract.FilesRemovedValue
 		}
-		if err := f.annotate(ctx, &configs[i], annotations); err != nil {
+		if err := annotate(ctx, p, &configs[i], annotations); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
@@ -47,7 +47,7 @@ type Passes struct {
 
 // Controller is the controller.
 type Controller interface {
-	Preview(ctx context.Context, cluster *clusterv1.Cluster) (reconcile.Preview, error)
+	Preview(ctx context.Context, cluster *clusterv1.Cluster) (controller.Preview, error)
 }
 
 // Surroundings are what a controller reads, and where it writes to.

@@ -1,4 +1,4 @@
-package reconcile
+package controller
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
 )
 
-// apiServer answers patches with an error, and has an object in one version, or none if that is "".
-type apiServer struct {
+// answering answers patches with an error, and has an object in one version, or none if that is "".
+type answering struct {
 	client.Client
 
 	answer  error
@@ -25,15 +25,15 @@ type apiServer struct {
 	reads   int
 }
 
-func (s *apiServer) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+func (s *answering) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
 	return s.answer
 }
 
-func (*apiServer) GroupVersionKindFor(runtime.Object) (schema.GroupVersionKind, error) {
+func (*answering) GroupVersionKindFor(runtime.Object) (schema.GroupVersionKind, error) {
 	return bootstrapv1.GroupVersion.WithKind("KubeadmConfig"), nil
 }
 
-func (s *apiServer) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+func (s *answering) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	s.reads++
 	if s.version == "" {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "kubeadmconfigs"}, key.Name)
@@ -61,7 +61,7 @@ func TestPatchJSON_ConflictsWithAnOldVersion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := &apiServer{answer: test.answer, version: test.version}
+			server := &answering{answer: test.answer, version: test.version}
 			c := &Writer{Client: backoff.New(server, server, func() time.Time { return time.Time{} }), Live: server}
 			config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "team", Name: "one",

@@ -1,4 +1,4 @@
-package report
+package controller
 
 import (
 	"strings"
@@ -29,11 +29,11 @@ func TestMetrics_CountTheLastPassOverEachCluster(t *testing.T) {
 		return &[]status.Group{group}
 	}
 	r := &Reporter{}
-	r.memory.note(cluster("one"), finding.Condition{Status: "False", Reason: "InvalidSettings"}, Outcome{})
-	r.memory.note(cluster("one"), finding.Condition{Status: "True", Reason: "Configured"}, Outcome{Behind: machines(2, 200), Expires: at(3000), Changed: at(400), Objects: map[string]int{plan.OutcomeChanged: 1, plan.OutcomeUnchanged: 2}})
-	r.memory.note(cluster("two"), finding.Condition{Status: "True", Reason: "Configured"}, Outcome{Behind: machines(1, 100), Changed: at(500), Objects: map[string]int{plan.OutcomeWaiting: 1}})
-	r.memory.note(cluster("two"), finding.Condition{Status: "False", Reason: "InternalError"}, Outcome{}) // ended early: who is behind is not known anew
-	r.memory.note(cluster("three"), finding.Condition{Status: "True", Reason: "Configured"}, Outcome{Behind: machines(9, 1), Expires: at(1)})
+	r.memory.note(cluster("one"), finding.Condition{Status: "False", Reason: "InvalidSettings"}, Result{})
+	r.memory.note(cluster("one"), finding.Condition{Status: "True", Reason: "Configured"}, Result{Behind: machines(2, 200), expires: at(3000), changed: at(400), Reconciled: []Reconciled{{outcome: plan.OutcomeChanged}, {outcome: plan.OutcomeUnchanged}}, others: []Reconciled{{outcome: plan.OutcomeUnchanged}, {}}})
+	r.memory.note(cluster("two"), finding.Condition{Status: "True", Reason: "Configured"}, Result{Behind: machines(1, 100), changed: at(500), Reconciled: []Reconciled{{outcome: plan.OutcomeWaiting}}})
+	r.memory.note(cluster("two"), finding.Condition{Status: "False", Reason: "InternalError"}, Result{}) // ended early: who is behind is not known anew
+	r.memory.note(cluster("three"), finding.Condition{Status: "True", Reason: "Configured"}, Result{Behind: machines(9, 1), expires: at(1)})
 	r.Forget("three")
 	const all = `# HELP capi_proxy_patcher_bootstrap_objects Bootstrap objects of Clusters with condition ProxyConfigured, by state.
 # TYPE capi_proxy_patcher_bootstrap_objects gauge

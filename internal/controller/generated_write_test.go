@@ -1,4 +1,4 @@
-package reconcile
+package controller
 
 import (
 	"errors"
@@ -29,7 +29,7 @@ func secretsOf(t *testing.T, objects ...client.Object) (*Secrets, *shown) {
 	reader, cluster := Reader{Client: s}, &clusterv1.Cluster{ObjectMeta: named("one")}
 	cluster.UID = "cluster"
 	view := intent.ClusterOf(cluster)
-	return Store{Writer: writer, Reader: reader, Now: noon}.Of(cluster, view, reader.Configs(view)), s
+	return NewSecrets(writer, reader, noon, cluster, view, reader.Configs(view)), s
 }
 
 // complete are settings that are complete.
@@ -119,7 +119,7 @@ func TestEnsure_FindsANameThatIsTaken(t *testing.T) {
 	s.known["a"] = nil // the cache does not have it
 	shown.world.Add(&foreign)
 	out, err := s.Ensure(t.Context(), "a", complete(t))
-	if err != nil || len(out.Findings) != 1 || out.Findings[0].Reason != contract.ReasonNameTaken || out.Again != takenDelay ||
+	if err != nil || len(out.Findings) != 1 || out.Findings[0].Reason != contract.ReasonNameTaken || out.RequeueAfter != takenDelay ||
 		s.Taken("a") == "" {
 		t.Errorf("got %+v, error %v", out, err)
 	}

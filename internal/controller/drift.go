@@ -1,4 +1,4 @@
-package reconcile
+package controller
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -40,8 +39,8 @@ const (
 	Stale
 )
 
-// Outcome is the outcome of an inspection with a drift, see plan.Decision.
-func (d Drift) Outcome(reconciled Reconciled) string {
+// outcome is the outcome of an inspection with a drift, see plan.Decision.
+func (d Drift) outcome(reconciled Reconciled) string {
 	switch {
 	case d != None:
 		return plan.OutcomeWaiting
@@ -52,11 +51,8 @@ func (d Drift) Outcome(reconciled Reconciled) string {
 	}
 }
 
-// Finish completes a pass after all objects are reconciled. drifts are those of objects, by name. complete reports that
-// no object was missing.
-func (t *Topology) Finish(ctx context.Context, objects []Reconciled, drifts map[Drift][]string,
-	complete bool,
-) (out report.Outcome, err error) {
+// finish completes a pass after all objects are reconciled. complete reports that no object was missing.
+func (t *Topology) finish(ctx context.Context, done *Result, complete bool) (out Outcome, err error) {
 	// An old template may still serve a MachineSet.
 	var templates bootstrapv1.KubeadmConfigTemplateList
 	if err := t.Reader.Client.List(ctx, &templates, client.InNamespace(t.View.Namespace),
@@ -69,14 +65,14 @@ func (t *Topology) Finish(ctx context.Context, objects []Reconciled, drifts map[
 	}
 	want := map[string]string{contract.AnnotationEnabledBefore: ""}
 	if freeze, frozen := intent.FreezeOf(t.Cluster.Annotations); frozen &&
-		(t.releases(freeze) || complete && !keeps(freeze, objects)) {
+		(t.releases(freeze) || complete && !keeps(freeze, done.Reconciled)) {
 		want[contract.AnnotationTopologyHold] = ""
 	}
 	if t.View.Enabled {
 		if t.View.ControlPlaneKind == "" {
 			out.Add(contract.ReasonWaitingForObjects, "the topology controller has not created the control plane yet")
 		}
-		t.reportDrifts(&out, drifts)
+		t.reportDrifts(&out, done.Reconciled)
 		if slices.ContainsFunc(out.Findings, waits) && !t.isReconciled() {
 			if err := t.reportCause(ctx, &out); err != nil {
 				return out, err
@@ -102,7 +98,11 @@ func keeps(freeze intent.Freeze, objects []Reconciled) bool {
 }
 
 // reportDrifts names objects with drifts. The topology controller gets some time before the ClusterClass is blamed.
-func (t *Topology) reportDrifts(out *report.Outcome, drifts map[Drift][]string) {
+func (t *Topology) reportDrifts(out *Outcome, objects []Reconciled) {
+	drifts := map[Drift][]string{}
+	for _, o := range objects {
+		drifts[o.Drift] = append(drifts[o.Drift], o.String())
+	}
 	if len(drifts[Stale]) > 0 {
 		out.Add(contract.ReasonWaitingForObjects, "the topology controller has not updated %s to the current settings yet",
 			atMost(drifts[Stale]))
@@ -110,13 +110,13 @@ func (t *Topology) reportDrifts(out *report.Outcome, drifts map[Drift][]string) 
 	if len(drifts[Lacking]) == 0 {
 		return
 	}
-	objects := atMost(drifts[Lacking])
+	lacking := atMost(drifts[Lacking])
 	conditions := t.Cluster.Status.Conditions
 	if reconciled := meta.FindStatusCondition(conditions,
 		clusterv1.ClusterTopologyReconciledCondition); reconciled != nil && reconciled.Status != metav1.ConditionTrue {
 		out.Add(contract.ReasonWaitingForObjects,
 			"the topology controller has not patched %s yet; its condition %s has reason %s",
-			objects, reconciled.Type, reconciled.Reason)
+			lacking, reconciled.Type, reconciled.Reason)
 		return
 	}
 	reported := meta.FindStatusCondition(conditions, contract.ConditionProxyConfigured)
@@ -129,15 +129,15 @@ func (t *Topology) reportDrifts(out *report.Outcome, drifts map[Drift][]string) 
 		left -= t.Now().Sub(reported.LastTransitionTime.Time)
 	}
 	if left > 0 {
-		out.Add(contract.ReasonWaitingForObjects, "the topology controller has not patched %s yet", objects)
-		out.LookAgain(left)
+		out.Add(contract.ReasonWaitingForObjects, "the topology controller has not patched %s yet", lacking)
+		out.RequeueIn(left)
 		return
 	}
 	class := t.Cluster.GetClassKey()
 	out.Add(contract.ReasonTemplateNotSupported,
 		"the topology controller did not patch %s; the last item of spec.patches of ClusterClass %s must be {name: %s, "+
 			"external: {%s}}",
-		objects, class, contract.Name, intent.PatchLines())
+		lacking, class, contract.Name, intent.PatchLines())
 }
 
 func waits(f finding.Finding) bool { return f.Reason == contract.ReasonWaitingForObjects }
@@ -156,9 +156,9 @@ const (
 
 // reportCause reports why the topology controller has not done its work: its ClusterClass is not ready, for example
 // because no ExtensionConfig registers the handlers, or what its own condition says.
-func (t *Topology) reportCause(ctx context.Context, out *report.Outcome) error {
+func (t *Topology) reportCause(ctx context.Context, out *Outcome) error {
 	class, key := &clusterv1.ClusterClass{}, t.Cluster.GetClassKey()
-	out.LookAgain(causeDelay)
+	out.RequeueIn(causeDelay)
 	switch err := t.Writer.Live.Get(ctx, key, class); {
 	case apierrors.IsNotFound(err):
 		out.Add(contract.ReasonWaitingForObjects, "ClusterClass %s does not exist", key)

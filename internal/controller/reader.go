@@ -1,7 +1,4 @@
-// Package reconcile has the steps of a pass over one Cluster. It reads its bootstrap objects and carries out decisions
-// about them, maintains the Secrets that its nodes read, compares what the topology controller owns with what the hook
-// makes, and finds the Machines whose bootstrap data differs from that of a new one.
-package reconcile
+package controller
 
 import (
 	"cmp"
@@ -13,8 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -22,98 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
-
-// Object is an object with a bootstrap spec that belongs to a Cluster.
-type Object struct {
-	kinds.BootstrapObject
-
-	// Kind is plan.KindControlPlane, plan.KindTemplate or plan.KindConfig.
-	Kind string
-	Spec patch.Spec
-	// Pools use the object; none for a control plane.
-	Pools []plan.Pool
-	// Running reports that a change of the object replaces Machines of a control plane, or comes too late for
-	// the bootstrap data of a MachinePool.
-	Running bool
-	// Busy reports that Cluster API works on a control plane, and may be creating its first Machine from an earlier
-	// version.
-	Busy bool
-	// Rollout is when the user's rollout.after replaces all Machines of a control plane, or the zero time.
-	Rollout time.Time
-}
-
-func (o Object) String() string { return o.Kind + " " + klog.KObj(o).String() }
-
-// IsOfMachine reports whether o is the KubeadmConfig of a Machine, which Cluster API has created and deletes with it.
-func (o Object) IsOfMachine() bool { return isOfMachine(o) }
-
-// IsTopologyOwned reports whether the topology controller owns o.
-func (o Object) IsTopologyOwned() bool { return plan.IsTopologyOwned(o.GetLabels()) }
-
-// RollsNow reports whether Rollout is reached and no Machine of the control plane is replaced yet.
-func (o Object) RollsNow(now time.Time) bool {
-	return o.Running && !o.Rollout.IsZero() && !o.Rollout.After(now)
-}
-
-// RollsIn is the time until Rollout, zero if that is not in the future.
-func (o Object) RollsIn(now time.Time) time.Duration {
-	if o.Rollout.IsZero() {
-		return 0
-	}
-	return max(o.Rollout.Sub(now), 0)
-}
-
-// Version is the Kubernetes version of the Machines of o that the topology controller has written.
-func (o Object) Version() string {
-	if controlPlane, ok := o.BootstrapObject.(*controlplanev1.KubeadmControlPlane); ok {
-		return controlPlane.Spec.Version
-	}
-	if len(o.Pools) > 0 {
-		return o.Pools[0].Version
-	}
-	return ""
-}
-
-// Reconciled is an object with the outcome of its decision.
-type Reconciled struct {
-	Object
-
-	// Decision is the decision about the object; about one that a topology owns, the hook's about its template.
-	Decision plan.Decision
-	// Recipe is the desired recipe of the object, nil if that is not known. Secret is the generated Secret that it refers
-	// to.
-	Recipe *patch.Recipe
-	Secret string
-	// Proxy is the proxy Secret whose proxy the object should have, or "" if it should have none or that is not known.
-	Proxy string
-	// Waits is the finding about a control plane that waits for its next rollout, nil if it does not. It is set where
-	// running nodes get the files meanwhile.
-	Waits *finding.Finding
-}
-
-// Infrastructure returns what the Machines of o are created from.
-func (o Object) Infrastructure() (from []clusterv1.ContractVersionedObjectReference) {
-	if controlPlane, ok := o.BootstrapObject.(*controlplanev1.KubeadmControlPlane); ok {
-		from = append(from, controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef)
-	}
-	for _, p := range o.Pools {
-		from = append(from, p.Infrastructure)
-	}
-	return from
-}
-
-// IsOwned reports whether an object has an owner of a UID. Only a Secret that its Cluster owns is deleted.
-func IsOwned(object metav1.Object, uid types.UID) bool {
-	return slices.ContainsFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == uid })
-}
 
 // Reader reads from the cache.
 type Reader struct {
@@ -134,20 +41,20 @@ func (r Reader) PatchedFor(ctx context.Context, cluster intent.Cluster) ([]boots
 // templates are some that are read already: the objects are those, not copies. Objects that are missing or cannot be
 // patched are findings.
 func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates []bootstrapv1.KubeadmConfigTemplate) (
-	[]Object, report.Outcome, error,
+	[]Object, Outcome, error,
 ) {
 	pools, err := r.Pools(ctx, cluster)
 	if err != nil {
-		return nil, report.Outcome{}, err
+		return nil, Outcome{}, err
 	}
-	var found report.Outcome
+	var found Outcome
 	objects := make([]Object, 0, 1+len(pools))
 	switch {
 	case cluster.ControlPlaneKind == plan.KindControlPlane:
 		controlPlane := &controlplanev1.KubeadmControlPlane{}
 		exists, err := r.Get(ctx, cluster.Namespace, cluster.ControlPlaneName, controlPlane)
 		if err != nil {
-			return nil, report.Outcome{}, err
+			return nil, Outcome{}, err
 		}
 		if !exists {
 			found.Add(contract.ReasonWaitingForObjects, "%s %s/%s does not exist yet", plan.KindControlPlane, cluster.Namespace,
@@ -156,7 +63,7 @@ func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates [
 		}
 		created, err := r.controlPlaneMachines(ctx, cluster)
 		if err != nil {
-			return nil, report.Outcome{}, err
+			return nil, Outcome{}, err
 		}
 		object := NewObject(controlPlane, plan.KindControlPlane,
 			len(created) > 0 || ptr.Deref(controlPlane.Status.Replicas, 0) > 0)
@@ -168,7 +75,7 @@ func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates [
 	case cluster.ControlPlaneKind != "":
 		created, err := r.controlPlaneMachines(ctx, cluster)
 		if err != nil {
-			return nil, report.Outcome{}, err
+			return nil, Outcome{}, err
 		}
 		foreign := fmt.Sprintf("%s %s/%s", cluster.ControlPlaneKind, cluster.Namespace, cluster.ControlPlaneName)
 		switch {
@@ -200,7 +107,7 @@ func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates [
 		}
 		object, err := r.bootstrapOf(ctx, cluster.Namespace, p, templates)
 		if err != nil {
-			return nil, report.Outcome{}, err
+			return nil, Outcome{}, err
 		}
 		if object == nil {
 			found.Add(contract.ReasonWaitingForObjects, "%s %s/%s does not exist yet", p.Bootstrap.Kind, cluster.Namespace,
@@ -211,11 +118,6 @@ func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates [
 		objects = append(objects, *object)
 	}
 	return objects, found, nil
-}
-
-func isOfMachine(object client.Object) bool {
-	owner := metav1.GetControllerOf(object)
-	return owner != nil && (owner.Kind == "Machine" || owner.Kind == "MachineSet")
 }
 
 // bootstrapOf reads the bootstrap object of a pool. It returns nil if there is none.
@@ -246,11 +148,6 @@ func (r Reader) bootstrapOf(ctx context.Context, namespace string, p plan.Pool,
 	}
 	object := NewObject(config, plan.KindConfig, config.Status.DataSecretName != "")
 	return &object, nil
-}
-
-// NewObject returns an object of a kind. running is Object.Running.
-func NewObject(object kinds.BootstrapObject, kind string, running bool) Object {
-	return Object{BootstrapObject: object, Kind: kind, Spec: kinds.View(object), Running: running}
 }
 
 // ForeignUser returns a pool of another Cluster that uses the template too, or nil.
@@ -286,4 +183,118 @@ func (r Reader) Get(ctx context.Context, namespace, name string, object client.O
 		return false, fmt.Errorf("reading %s/%s: %w", namespace, name, err)
 	}
 	return true, nil
+}
+
+// Pools returns the MachineDeployments, then the MachinePools of a Cluster, each by name.
+func (r Reader) Pools(ctx context.Context, cluster intent.Cluster) ([]plan.Pool, error) {
+	in := []client.ListOption{
+		client.InNamespace(cluster.Namespace),
+		client.MatchingFields{world.IndexCluster: cluster.Name},
+		client.UnsafeDisableDeepCopy,
+	}
+	var (
+		deployments  clusterv1.MachineDeploymentList
+		machinePools clusterv1.MachinePoolList
+	)
+	if err := r.Client.List(ctx, &deployments, in...); err != nil {
+		return nil, fmt.Errorf("listing MachineDeployments: %w", err)
+	}
+	if err := r.Client.List(ctx, &machinePools, in...); err != nil {
+		return nil, fmt.Errorf("listing MachinePools: %w", err)
+	}
+	pools := make([]plan.Pool, 0, len(deployments.Items)+len(machinePools.Items))
+	for i := range deployments.Items {
+		pools = append(pools, plan.PoolOf(&deployments.Items[i]))
+	}
+	for i := range machinePools.Items {
+		pools = append(pools, plan.PoolOf(&machinePools.Items[i]))
+	}
+	slices.SortStableFunc(pools, func(a, b plan.Pool) int {
+		if a.Kind != b.Kind {
+			return cmp.Compare(a.Kind, b.Kind)
+		}
+		return cmp.Compare(a.Object, b.Object)
+	})
+	return pools, nil
+}
+
+// controlPlaneMachines returns when the Machines of the control plane were created.
+func (r Reader) controlPlaneMachines(ctx context.Context, cluster intent.Cluster) ([]time.Time, error) {
+	ofControlPlane, err := world.OfControlPlane()
+	if err != nil {
+		return nil, err
+	}
+	machines := &metav1.PartialObjectMetadataList{}
+	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
+	err = r.Client.List(ctx, machines, client.InNamespace(cluster.Namespace),
+		client.MatchingFields{world.IndexLabel: cluster.Name}, client.MatchingLabelsSelector{Selector: ofControlPlane},
+		client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing control-plane Machines: %w", err)
+	}
+	var created []time.Time
+	for i := range machines.Items {
+		created = append(created, machines.Items[i].CreationTimestamp.Time)
+	}
+	return created, nil
+}
+
+// Configs are the KubeadmConfigs of a Cluster in one pass.
+type Configs struct {
+	reader  Reader
+	cluster intent.Cluster
+	list    *bootstrapv1.KubeadmConfigList // nil until the first use
+}
+
+// Configs returns the KubeadmConfigs of a Cluster.
+func (r Reader) Configs(cluster intent.Cluster) *Configs {
+	return &Configs{reader: r, cluster: cluster}
+}
+
+// List returns the KubeadmConfigs as they were at the first call of the pass. They are the objects of the cache: copy
+// one before you change it.
+func (c *Configs) List(ctx context.Context) ([]bootstrapv1.KubeadmConfig, error) {
+	if c.list == nil {
+		list := &bootstrapv1.KubeadmConfigList{}
+		if err := c.reader.Client.List(ctx, list, client.InNamespace(c.cluster.Namespace),
+			client.MatchingFields{world.IndexLabel: c.cluster.Name},
+			client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing KubeadmConfigs: %w", err)
+		}
+		c.list = list
+	}
+	return c.list.Items, nil
+}
+
+// Late returns the KubeadmConfigs of worker Machines without bootstrap data. Almost all of them were cloned from a
+// patched template, or were patched at admission; the others are patched while there is time. Those of control-plane
+// Machines are never changed: KubeadmControlPlane compares them with its own configuration.
+func (c *Configs) Late(ctx context.Context) ([]Object, error) {
+	configs, err := c.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var objects []Object
+	for i := range configs {
+		config := &configs[i]
+		_, controlPlane := config.Labels[clusterv1.MachineControlPlaneLabel]
+		if controlPlane || !isOfMachine(config) || config.Status.DataSecretName != "" {
+			continue
+		}
+		config = config.DeepCopy()
+		object := NewObject(config, plan.KindConfig, false)
+		if name := config.Labels[clusterv1.MachineDeploymentNameLabel]; name != "" {
+			deployment := &clusterv1.MachineDeployment{}
+			exists, err := c.reader.Get(ctx, c.cluster.Namespace, name, deployment)
+			if err != nil {
+				return nil, err
+			}
+			if !exists {
+				continue // its pool is being removed, and its proxy Secret is not known
+			}
+			object.Pools = []plan.Pool{plan.PoolOf(deployment)}
+		}
+		objects = append(objects, object)
+	}
+	return objects, nil
 }

@@ -1,6 +1,7 @@
-package report
+package controller
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,8 +13,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
-// state is the state of a Cluster after the last pass over it.
-type state struct {
+// clusterState is the state of a Cluster after the last pass over it.
+type clusterState struct {
 	cluster        types.NamespacedName
 	status, reason string
 	behind         status.Behind
@@ -29,22 +30,34 @@ type tally struct {
 }
 
 // note remembers what a pass has reported. What a pass that ended early has not found out stays as it was.
-func (m *memory) note(cluster client.Object, condition finding.Condition, out Outcome) {
+func (m *memory) note(cluster client.Object, condition finding.Condition, done Result) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	if m.states == nil {
-		m.states = map[types.UID]state{}
+		m.states = map[types.UID]clusterState{}
 	}
 	now := m.states[cluster.GetUID()]
 	now.cluster, now.status, now.reason = client.ObjectKeyFromObject(cluster), condition.Status, condition.Reason
-	if out.Behind != nil {
-		now.behind, now.expires = status.Sum(*out.Behind), out.Expires
-		now.changed, now.objects = out.Changed, make([]tally, 0, len(out.Objects))
-		for outcome, count := range out.Objects {
-			now.objects = append(now.objects, tally{outcome, count})
-		}
+	if done.Behind != nil {
+		now.behind, now.expires = status.Sum(*done.Behind), done.expires
+		now.changed, now.objects = done.changed, tallies(done)
 	}
 	m.states[cluster.GetUID()] = now
+}
+
+// tallies counts the bootstrap objects of a pass.
+func tallies(done Result) (all []tally) {
+	for _, o := range slices.Concat(done.Reconciled, done.others) {
+		i := slices.IndexFunc(all, func(t tally) bool { return t.outcome == o.outcome })
+		switch {
+		case o.outcome == "":
+		case i < 0:
+			all = append(all, tally{o.outcome, 1})
+		default:
+			all[i].count++
+		}
+	}
+	return all
 }
 
 // Metrics collects the metrics of all Clusters. They are those of the last pass over each Cluster, so only the process

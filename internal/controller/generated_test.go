@@ -1,4 +1,4 @@
-package reconcile
+package controller
 
 import (
 	"context"
@@ -135,10 +135,9 @@ func TestRead_AsksTheCacheOnce(t *testing.T) {
 	there := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "one", ResourceVersion: "1"}}
 	for name, secret := range map[string]*corev1.Secret{"exists": there, "absent": nil} {
 		reader := &cached{secret: secret}
-		s := Store{Reader: Reader{Client: reader}}.
-			Of(&clusterv1.Cluster{}, intent.Cluster{Namespace: "a", Name: "one"}, nil)
+		s := NewSecrets(nil, Reader{Client: reader}, noon, &clusterv1.Cluster{}, intent.Cluster{Namespace: "a", Name: "one"}, nil)
 		for range 2 {
-			if got, err := s.read(t.Context(), "one"); err != nil || (got != nil) != (secret != nil) {
+			if got, err := s.Read(t.Context(), "one"); err != nil || (got != nil) != (secret != nil) {
 				t.Errorf("%s: %v, %v", name, got, err)
 			}
 		}

@@ -1,4 +1,4 @@
-package reconcile
+package controller
 
 import (
 	"cmp"
@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -39,62 +38,37 @@ type behind struct {
 	replaceable time.Time
 }
 
-// Rollouts follows the rollouts of all Clusters. Its methods can be called concurrently.
-type Rollouts struct {
-	// Client writes to the API server; its cache knows the kinds.
-	Client client.Client
-	// Reporter emits events.
-	Reporter *report.Reporter
-	// Now is the clock.
-	Now func() time.Time
-	// Memory remembers when bootstrap data was first generated.
-	Memory *world.Memory
-}
-
-// Pass is one pass over a Cluster.
-type Pass struct {
-	Cluster *clusterv1.Cluster
-	Configs *Configs
-	Secrets *Secrets
-	// CheckCurrent returns an error if Cluster is from a cache that is behind.
-	CheckCurrent func(ctx context.Context) error
-}
-
-// Follow reports the Machines that are behind objects and, if rollout is contract.RolloutImmediate, replaces them.
-func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []Reconciled,
-	rollout string,
-) (out report.Outcome, err error) {
-	groups, changed, err := r.behind(ctx, p, objects)
+// rollOut finds the Machines that are behind the bootstrap objects and, if the Cluster asks for that, replaces them.
+func (c *Controller) rollOut(ctx context.Context, p *Pass, done *Result) (out Outcome, err error) {
+	groups, changed, err := c.behind(ctx, p)
 	if err != nil {
 		return out, err
 	}
-	out.Changed = changed
-	out.Behind = &[]status.Group{}
 	for _, group := range groups {
-		*out.Behind = append(*out.Behind, group.Group)
-		if rollout != contract.RolloutImmediate || group.replaceable.IsZero() {
+		p.Behind = append(p.Behind, group.Group)
+		if p.Options.Rollout != contract.RolloutImmediate || group.replaceable.IsZero() {
 			continue
 		}
-		done, err := r.rollOut(ctx, p, group)
+		replaced, err := c.replace(ctx, p, group)
 		if err != nil {
 			return out, err
 		}
-		if done {
-			out.RolledOut = append(out.RolledOut, group.Group)
+		if replaced {
+			done.RolledOut = append(done.RolledOut, group.Group)
 		}
 	}
-	if sentence := status.Sentence(*out.Behind); sentence != "" {
+	done.Behind, done.expires, done.changed = &p.Behind, p.expires, changed
+	if sentence := status.Sentence(p.Behind); sentence != "" {
 		out.Find(finding.Finding{Message: sentence, Progress: true})
 	}
+	out.Find(waiting(p.Reconciled, p.Behind)...)
 	return out, nil
 }
 
-// behind compares the bootstrap data of Machines with objects, in their order. It only uses what Cluster API has
-// recorded about the data, so that the answer is the same after a restart. latest is when the content of a generated
-// Secret last changed, or the zero time.
-func (r *Rollouts) behind(ctx context.Context, p Pass, objects []Reconciled) (
-	groups []behind, latest time.Time, err error,
-) {
+// behind compares the bootstrap data of Machines with the bootstrap objects, in their order. It only uses what Cluster
+// API has recorded about the data, so that the answer is the same after a restart. latest is when the content of a
+// generated Secret last changed, or the zero time.
+func (c *Controller) behind(ctx context.Context, p *Pass) (groups []behind, latest time.Time, err error) {
 	configs, err := p.Configs.List(ctx)
 	if err != nil {
 		return nil, latest, err
@@ -113,7 +87,7 @@ func (r *Rollouts) behind(ctx context.Context, p Pass, objects []Reconciled) (
 		}
 		machines[deployment] = append(machines[deployment], config)
 	}
-	for _, o := range objects {
+	for _, o := range p.Reconciled {
 		if o.Recipe == nil {
 			continue
 		}
@@ -126,10 +100,10 @@ func (r *Rollouts) behind(ctx context.Context, p Pass, objects []Reconciled) (
 		}
 		begin := len(groups)
 		if o.Kind == plan.KindControlPlane {
-			groups = append(groups, lagging(r.Memory, machines[""], o, o.Kind, o.GetName(), changed))
+			groups = append(groups, lagging(c.Memory, machines[""], o, o.Kind, o.GetName(), changed))
 		}
 		for _, pool := range o.Pools {
-			groups = append(groups, lagging(r.Memory, machines[pool.Object], o, pool.Kind, pool.Object, changed))
+			groups = append(groups, lagging(c.Memory, machines[pool.Object], o, pool.Kind, pool.Object, changed))
 		}
 		if o.Proxy == "" && len(o.Recipe.Files) > 0 { // new Machines would wait for settings that cannot be used
 			for i := range groups[begin:] {
@@ -179,10 +153,10 @@ func madeAt(config *bootstrapv1.KubeadmConfig) time.Time {
 	return config.CreationTimestamp.Time
 }
 
-// rollOut makes Cluster API replace the Machines of a group by setting rollout.after, and reports whether it has set
+// replace makes Cluster API replace the Machines of a group by setting rollout.after, and reports whether it has set
 // it: Machines that are older than rollout.after are being replaced already, and a time in the future is the user's
 // schedule.
-func (r *Rollouts) rollOut(ctx context.Context, p Pass, group behind) (bool, error) {
+func (c *Controller) replace(ctx context.Context, p *Pass, group behind) (bool, error) {
 	cluster := p.Cluster
 	var (
 		object client.Object
@@ -198,7 +172,7 @@ func (r *Rollouts) rollOut(ctx context.Context, p Pass, group behind) (bool, err
 	default:
 		return false, nil
 	}
-	exists, err := Reader{Client: r.Client}.Get(ctx, cluster.Namespace, group.Name, object)
+	exists, err := c.reader.Get(ctx, cluster.Namespace, group.Name, object)
 	if err != nil || !exists || !object.GetDeletionTimestamp().IsZero() || plan.IsPausedByUser(object.GetAnnotations()) ||
 		!plan.Replaces(group.replaceable, after.Time) {
 		return false, err
@@ -206,11 +180,11 @@ func (r *Rollouts) rollOut(ctx context.Context, p Pass, group behind) (bool, err
 	target, kind := object, types.MergePatchType
 	var change any = map[string]any{
 		"metadata": map[string]any{"resourceVersion": object.GetResourceVersion()},
-		"spec":     map[string]any{"rollout": map[string]any{"after": r.Now().UTC().Format(time.RFC3339)}},
+		"spec":     map[string]any{"rollout": map[string]any{"after": c.Now().UTC().Format(time.RFC3339)}},
 	}
 	if plan.IsTopologyOwned(object.GetLabels()) {
 		// The topology controller would revert it; it copies the time from the Cluster.
-		if target, kind, change = cluster, types.JSONPatchType, r.topologyRollout(cluster, group, object); change == nil {
+		if target, kind, change = cluster, types.JSONPatchType, c.topologyRollout(cluster, group, object); change == nil {
 			return false, nil
 		}
 	}
@@ -223,17 +197,17 @@ func (r *Rollouts) rollOut(ctx context.Context, p Pass, group behind) (bool, err
 	}
 	ctrl.LoggerFrom(ctx).Info("Rolling out, because Machines are behind and annotation rollout is Immediate", group.Kind,
 		klog.KObj(object), "machines", len(group.Machines))
-	err = r.Client.Patch(ctx, target, client.RawPatch(kind, data), client.FieldOwner(contract.Name))
+	err = c.Client.Patch(ctx, target, client.RawPatch(kind, data), client.FieldOwner(contract.Name))
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("setting rollout.after of %s %s: %w", group.Kind, klog.KObj(object), err)
 	}
-	r.Reporter.RolloutStarted(cluster, object, fmt.Sprintf("%s %s", group.Kind, klog.KObj(object)))
+	c.reporter.RolloutStarted(cluster, object, fmt.Sprintf("%s %s", group.Kind, klog.KObj(object)))
 	return true, nil
 }
 
 // topologyRollout is the JSON patch that sets rollout.after in the topology of the Cluster, or nil: the object is not
 // in the topology any more, or the time is already set and will reach the object.
-func (r *Rollouts) topologyRollout(cluster *clusterv1.Cluster, group behind, object client.Object) any {
+func (c *Controller) topologyRollout(cluster *clusterv1.Cluster, group behind, object client.Object) any {
 	spec := cluster.Spec.Topology
 	if !spec.IsDefined() {
 		return nil
@@ -267,6 +241,6 @@ func (r *Rollouts) topologyRollout(cluster *clusterv1.Cluster, group behind, obj
 	}
 	return append(operations, patch.Operation{
 		Op: "add", Path: parents[len(parents)-1] + "/after",
-		Value: r.Now().UTC().Format(time.RFC3339),
+		Value: c.Now().UTC().Format(time.RFC3339),
 	})
 }

@@ -1,4 +1,4 @@
-package report
+package controller
 
 import (
 	"testing"
@@ -9,35 +9,27 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
 func TestJoin_KeepsTheEarliestAndTheLast(t *testing.T) {
 	t.Parallel()
-	early, late := time.Unix(1, 0), time.Unix(2, 0)
-	group := []status.Group{{Name: "g"}}
 	var o Outcome
-	o.Count("a")
 	o.Find(finding.Finding{Message: "0"})
 	if o.IsExplained() {
 		t.Error("a note is a reason")
 	}
 	for _, later := range []Outcome{
-		{Changed: early, Expires: late, Again: time.Minute, Objects: map[string]int{"a": 1}, Behind: &group},
-		{Changed: late, Expires: early, Again: time.Second, Objects: map[string]int{"a": 1, "b": 1}, Added: []string{"x"}},
-		{Changed: early, Again: time.Hour, Holds: true, Removed: []string{"y"}},
-		{Findings: []finding.Finding{{Reason: "R"}}, Warnings: []finding.Finding{{Message: "w"}}, RolledOut: group, Drifting: group},
+		{RequeueAfter: time.Minute}, {RequeueAfter: time.Second}, {RequeueAfter: time.Hour, Keep: true},
+		{Findings: []finding.Finding{{Reason: "R"}}, Warnings: []finding.Finding{{Message: "w"}}},
 		{},
 	} {
 		o.Join(later)
 	}
-	o.LookAgain(0)
+	o.RequeueIn(0)
 	o.Add("Reason", "%s", "text")
 	o.Note("%d", 1)
 	want := Outcome{
-		Changed: late, Expires: early, Again: time.Second, Objects: map[string]int{"a": 3, "b": 1}, Behind: &group,
-		Added: []string{"x"}, Removed: []string{"y"}, Holds: true,
-		Warnings: []finding.Finding{{Message: "w"}}, RolledOut: group, Drifting: group,
+		RequeueAfter: time.Second, Keep: true, Warnings: []finding.Finding{{Message: "w"}},
 		Findings: []finding.Finding{{Message: "0"}, {Reason: "R"}, {Reason: "Reason", Message: "text"}, {Message: "1"}},
 	}
 	if diff := cmp.Diff(want, o); diff != "" || !o.IsExplained() {

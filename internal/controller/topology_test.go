@@ -1,4 +1,4 @@
-package reconcile
+package controller
 
 import (
 	"cmp"
@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -45,7 +44,7 @@ func topologyOf(t *testing.T, annotations map[string]string, objects ...client.O
 	resolution.Secret.Name.Name = "proxy"
 	return &Topology{
 		Cluster: cluster, View: intent.ClusterOf(cluster), Asks: asks, Version: patch.OutputVersion,
-		Reader: secrets.Reader, Writer: secrets.Writer, Secrets: secrets, Now: noon,
+		Reader: secrets.reader, Writer: secrets.writer, Secrets: secrets, Now: noon,
 		resolutions: map[string]*resolve.Resolution{"": &resolution},
 	}, shown
 }
@@ -82,7 +81,7 @@ func templateOf(spec patch.Spec) Object {
 }
 
 // reasons lists the reasons of findings, with "-" for none.
-func reasons(out report.Outcome) string {
+func reasons(out Outcome) string {
 	var all []string
 	for _, f := range out.Findings {
 		all = append(all, cmp.Or(f.Reason, "-"))
@@ -157,7 +156,7 @@ func TestInspect_FindsHowAnObjectDiffers(t *testing.T) {
 			case "gone":
 				o.Pools[0].Name = test.pool
 			}
-			reconciled, drift, out, err := topology.Inspect(o, topology.want())
+			reconciled, out, err := topology.inspect(o, topology.want())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -165,9 +164,9 @@ func TestInspect_FindsHowAnObjectDiffers(t *testing.T) {
 			if outcome == "" {
 				outcome = plan.OutcomeUnchanged
 			}
-			if drift != test.drift || drift.Outcome(reconciled) != outcome || reasons(out) != test.found ||
+			if reconciled.Drift != test.drift || reconciled.outcome != outcome || reasons(out) != test.found ||
 				(reconciled.Proxy != "") != test.proxy {
-				t.Errorf("drift %d, outcome %s, findings %+v, object %+v", drift, drift.Outcome(reconciled), out.Findings, reconciled)
+				t.Errorf("drift %d, outcome %s, findings %+v, object %+v", reconciled.Drift, reconciled.outcome, out.Findings, reconciled)
 			}
 			for _, name := range patch.References(test.spec) {
 				if !topology.Secrets.needed[name] {
@@ -183,19 +182,19 @@ func TestLeave_ReportsWhatStillHasTheProxy(t *testing.T) {
 	t.Parallel()
 	all := patched(t, patch.Spec{}, contract.Targets()...)
 	for name, test := range map[string]struct {
-		spec     patch.Spec
-		freeze   string
-		message  string
-		drifting int
+		spec    patch.Spec
+		freeze  string
+		message string
+		drift   Drift
 	}{
 		"nothing":          {},
-		"frozen with":      {all, "enabled@v1.30.0", "keeps the proxy until the next upgrade of Kubernetes from v1.30.0", 0},
-		"frozen in v1.29":  {all, "enabled@v1.29.0", "until the topology controller removes it", 1},
-		"until it is gone": {all, "", "until the topology controller removes it", 1},
+		"frozen with":      {all, "enabled@v1.30.0", "keeps the proxy until the next upgrade of Kubernetes from v1.30.0", None},
+		"frozen in v1.29":  {all, "enabled@v1.29.0", "until the topology controller removes it", Stale},
+		"until it is gone": {all, "", "until the topology controller removes it", Stale},
 	} {
 		topology, _ := topologyOf(t, frozen(test.freeze))
-		out := topology.Leave(templateOf(test.spec))
-		if len(out.Drifting) != test.drifting || (len(out.Findings) > 0) != (test.message != "") ||
+		drift, out := topology.leave(templateOf(test.spec))
+		if drift != test.drift || (len(out.Findings) > 0) != (test.message != "") ||
 			test.message != "" && !strings.Contains(out.Findings[0].Message, test.message) {
 			t.Errorf("%s: got %+v", name, out)
 		}
@@ -213,7 +212,7 @@ func TestCheckNames_NamesThePoolWhoseAnnotationNothingReads(t *testing.T) {
 	ofTopology := of
 	ofTopology.Object, ofTopology.Topology = "theirs", true
 	o.Pools = []plan.Pool{of, ofTopology}
-	found := CheckNames([]Object{o})
+	found := checkNames([]Object{o})
 	if len(found) != 1 || !strings.Contains(found[0].String(), of.String()) {
 		t.Errorf("found %v, want one of %s", found, of)
 	}
@@ -245,8 +244,8 @@ func TestEnsureSecrets_WritesThoseThatTemplatesWillReferTo(t *testing.T) {
 		o := templateOf(patch.Spec{})
 		o.Pools[0].Override = test.ofClass
 		resolution, other := complete(t), complete(t)
-		out, err := topology.EnsureSecrets(t.Context(), []Object{o}, &resolution,
-			func(_ context.Context, override, pool string) (found *resolve.Resolution, out report.Outcome, err error) {
+		out, err := topology.decideSecrets(t.Context(), []Object{o}, &resolution,
+			func(override, pool string) (found *resolve.Resolution, out Outcome, err error) {
 				if override != "s" || pool != "MachineDeployment workers of spec.topology" {
 					t.Errorf("%s: Secret %q of pool %q is read", name, override, pool)
 				}
@@ -257,6 +256,9 @@ func TestEnsureSecrets_WritesThoseThatTemplatesWillReferTo(t *testing.T) {
 				return &other, out, nil
 			})
 		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := topology.ensureSecrets(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		var created []string
@@ -295,7 +297,7 @@ func TestCopiedFrom_IsTheTemplateOfThePool(t *testing.T) {
 		topology, _ := topologyOf(t, nil, template)
 		o := templateOf(patch.Spec{})
 		test.change(topology, &o)
-		from, err := topology.CopiedFrom(t.Context(), o, topology.want())
+		from, err := topology.copiedFrom(t.Context(), o, topology.want())
 		if err != nil || from.Patched != test.patched || (from.Recipe != nil) != test.recipe {
 			t.Errorf("%s: got %+v, error %v", name, from, err)
 		}
@@ -336,7 +338,7 @@ func TestFinish_EndsAFreezeThatAppliesToNothing(t *testing.T) {
 		template.Spec.Template.Spec = referring("kept")
 		topology, shown := topologyOf(t, test.annotations, template)
 		topology.View.Enabled = !test.disabled
-		out, err := topology.Finish(t.Context(), []Reconciled{{Object: templateOf(patch.Spec{})}}, nil, !test.incomplete)
+		out, err := topology.finish(t.Context(), &Result{Reconciled: []Reconciled{{Object: templateOf(patch.Spec{})}}}, !test.incomplete)
 		if err != nil || len(out.Findings) > 0 || strings.Join(shown.writes, "\n") != test.write || !topology.Secrets.needed["kept"] {
 			t.Errorf("%s: writes %q, findings %+v, needed %v, error %v", name, shown.writes, out.Findings, topology.Secrets.needed, err)
 		}
@@ -372,9 +374,17 @@ func TestFinish_SaysWhatTheTopologyControllerWaitsFor(t *testing.T) {
 	waiting := condition(clusterv1.ClusterTopologyReconciledCondition, metav1.ConditionFalse, "Paused", "it is\nlate", 0)
 	silent := condition(clusterv1.ClusterTopologyReconciledCondition, metav1.ConditionFalse, "Paused", "", 0)
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "class", nil)
-	lacking, stale := map[Drift][]string{Lacking: {"A"}}, map[Drift][]string{Stale: {"A", "B", "C", "D", "E"}}
+	drifting := func(drift Drift, names ...string) (all []Reconciled) {
+		for _, name := range names {
+			all = append(all, Reconciled{
+				Object: Object{BootstrapObject: &bootstrapv1.KubeadmConfig{ObjectMeta: named(name)}, Kind: "T"}, Drift: drift,
+			})
+		}
+		return all
+	}
+	lacking, stale := drifting(Lacking, "A"), drifting(Stale, "A", "B", "C", "D", "E")
 	for name, test := range map[string]struct {
-		drifts     map[Drift][]string
+		drifts     []Reconciled
 		conditions []metav1.Condition
 		class      client.Object
 		live       error
@@ -387,11 +397,11 @@ func TestFinish_SaysWhatTheTopologyControllerWaitsFor(t *testing.T) {
 		"nothing":                        {},
 		"no control plane":               {change: func(t *Topology) { t.View.ControlPlaneKind = "" }, conditions: []metav1.Condition{done}, found: []string{"has not created the control plane yet"}},
 		"a disabled Cluster":             {change: func(t *Topology) { t.View.Enabled = false }, drifts: lacking},
-		"three names":                    {drifts: map[Drift][]string{Stale: {"A", "B", "C"}}, conditions: []metav1.Condition{done}, found: []string{"has not updated A, B, C to the current"}},
-		"many names":                     {drifts: stale, conditions: []metav1.Condition{done}, found: []string{"has not updated A, B, C and 2 more to"}},
-		"lacking":                        {drifts: lacking, conditions: []metav1.Condition{done}, found: []string{"has not patched A yet"}, again: delay},
-		"lacking, configured before":     {drifts: lacking, conditions: []metav1.Condition{done, ours(metav1.ConditionTrue, contract.ReasonConfigured, time.Hour)}, found: []string{"has not patched A yet"}, again: delay},
-		"lacking for four seconds":       {drifts: lacking, conditions: []metav1.Condition{done, ours(metav1.ConditionUnknown, contract.ReasonWaitingForObjects, 4*time.Second)}, found: []string{"has not patched A yet"}, again: 6 * time.Second},
+		"three names":                    {drifts: drifting(Stale, "A", "B", "C"), conditions: []metav1.Condition{done}, found: []string{"has not updated T team/A, T team/B, T team/C to the current"}},
+		"many names":                     {drifts: stale, conditions: []metav1.Condition{done}, found: []string{"has not updated T team/A, T team/B, T team/C and 2 more to"}},
+		"lacking":                        {drifts: lacking, conditions: []metav1.Condition{done}, found: []string{"has not patched T team/A yet"}, again: delay},
+		"lacking, configured before":     {drifts: lacking, conditions: []metav1.Condition{done, ours(metav1.ConditionTrue, contract.ReasonConfigured, time.Hour)}, found: []string{"has not patched T team/A yet"}, again: delay},
+		"lacking for four seconds":       {drifts: lacking, conditions: []metav1.Condition{done, ours(metav1.ConditionUnknown, contract.ReasonWaitingForObjects, 4*time.Second)}, found: []string{"has not patched T team/A yet"}, again: 6 * time.Second},
 		"lacking for ten seconds":        {drifts: lacking, conditions: []metav1.Condition{done, ours(metav1.ConditionUnknown, contract.ReasonWaitingForObjects, delay)}, found: []string{"must be {name:"}},
 		"lacking, and blamed before":     {drifts: lacking, conditions: []metav1.Condition{done, ours(metav1.ConditionFalse, contract.ReasonTemplateNotSupported, 0)}, found: []string{"must be {name:"}},
 		"a controller that was blocked":  {drifts: lacking, conditions: []metav1.Condition{waiting, ours(metav1.ConditionUnknown, contract.ReasonWaitingForObjects, time.Hour)}, class: class(metav1.ConditionTrue), found: []string{"has reason Paused", "it is late"}, again: causeDelay},
@@ -402,7 +412,7 @@ func TestFinish_SaysWhatTheTopologyControllerWaitsFor(t *testing.T) {
 		"nobody says anything":           {drifts: lacking, conditions: []metav1.Condition{silent}, class: class(metav1.ConditionTrue), found: []string{"has reason Paused"}, again: causeDelay},
 		"a class that nobody shows":      {drifts: lacking, conditions: []metav1.Condition{waiting}, live: forbidden, found: []string{"has reason Paused", "it is late"}, again: causeDelay},
 		"a class that cannot be read":    {drifts: lacking, conditions: []metav1.Condition{waiting}, live: errors.New("refused"), found: []string{"has reason Paused"}, again: causeDelay, fails: true},
-		"no condition yet":               {drifts: lacking, class: class(metav1.ConditionTrue), found: []string{"has not patched A yet"}, again: delay},
+		"no condition yet":               {drifts: lacking, class: class(metav1.ConditionTrue), found: []string{"has not patched T team/A yet"}, again: delay},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -417,24 +427,14 @@ func TestFinish_SaysWhatTheTopologyControllerWaitsFor(t *testing.T) {
 				test.change(topology)
 			}
 			topology.Cluster.Status.Conditions = test.conditions
-			out, err := topology.Finish(t.Context(), nil, test.drifts, true)
+			out, err := topology.finish(t.Context(), &Result{Reconciled: test.drifts}, true)
 			matches := len(out.Findings) == len(test.found)
 			for i := 0; matches && i < len(test.found); i++ {
 				matches = strings.Contains(out.Findings[i].Message, test.found[i])
 			}
-			if !matches || out.Again != test.again || (err != nil) != test.fails {
-				t.Errorf("again in %v, error %v, findings %+v", out.Again, err, out.Findings)
+			if !matches || out.RequeueAfter != test.again || (err != nil) != test.fails {
+				t.Errorf("again in %v, error %v, findings %+v", out.RequeueAfter, err, out.Findings)
 			}
 		})
-	}
-}
-
-// TestIsOwned_NeedsATopology has an object of the topology controller.
-func TestIsOwned_NeedsATopology(t *testing.T) {
-	t.Parallel()
-	topology, _ := topologyOf(t, nil)
-	o, other := templateOf(patch.Spec{}), Object{BootstrapObject: &bootstrapv1.KubeadmConfig{}}
-	if (*Topology)(nil).IsOwned(o) || !topology.IsOwned(o) || topology.IsOwned(other) {
-		t.Error("the wrong object is owned")
 	}
 }

@@ -1,7 +1,6 @@
-package reconcile
+package controller
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -58,9 +56,9 @@ func commands() patch.Recipe {
 	return patch.Recipe{First: []string{"sh /etc/capi-proxy-patcher/setup.sh || : # capi-proxy-patcher"}}
 }
 
-// TestFollow_CountsTheMachinesThatAreBehind has one KubeadmConfig each, and the control plane and pool md of a Cluster
+// TestRollOut_CountsTheMachinesThatAreBehind has one KubeadmConfig each, and the control plane and pool md of a Cluster
 // that asks for a rollout.
-func TestFollow_CountsTheMachinesThatAreBehind(t *testing.T) {
+func TestRollOut_CountsTheMachinesThatAreBehind(t *testing.T) {
 	t.Parallel()
 	of := func(labels ...string) func(*bootstrapv1.KubeadmConfig) {
 		return func(c *bootstrapv1.KubeadmConfig) {
@@ -117,9 +115,8 @@ func TestFollow_CountsTheMachinesThatAreBehind(t *testing.T) {
 			}
 			cp, md := &controlplanev1.KubeadmControlPlane{ObjectMeta: named("cp")}, &clusterv1.MachineDeployment{ObjectMeta: named("md")}
 			s, writer := show(t, config, secret, cp, md)
-			reader, cluster, recipe := Reader{Client: s}, &clusterv1.Cluster{ObjectMeta: named("one")}, commands()
-			p := Pass{Cluster: cluster, Configs: reader.Configs(intent.ClusterOf(cluster)), CheckCurrent: current}
-			p.Secrets = Store{Writer: writer, Reader: reader, Now: noon}.Of(cluster, intent.ClusterOf(cluster), p.Configs)
+			cluster, recipe := &clusterv1.Cluster{ObjectMeta: named("one")}, commands()
+			c := rollingController(s, writer)
 			controlPlane := Reconciled{Object: NewObject(cp, plan.KindControlPlane, true), Recipe: &recipe, Secret: secret.Name}
 			template := Reconciled{
 				Object: NewObject(&bootstrapv1.KubeadmConfigTemplate{ObjectMeta: named("t")}, plan.KindTemplate, false),
@@ -131,26 +128,28 @@ func TestFollow_CountsTheMachinesThatAreBehind(t *testing.T) {
 			}
 			for _, rollout := range []string{contract.RolloutOnNextRollout, contract.RolloutImmediate} {
 				s.writes = nil
-				r := &Rollouts{Client: s, Reporter: &report.Reporter{Recorder: events.NewFakeRecorder(1)}, Now: noon, Memory: &world.Memory{}}
-				out, err := r.Follow(t.Context(), p, []Reconciled{controlPlane, template}, rollout)
+				p := c.newPass(cluster, intent.ClusterOf(cluster))
+				p.Options.Rollout, p.Reconciled, p.current = rollout, []Reconciled{controlPlane, template}, true
+				var done Result
+				out, err := c.rollOut(t.Context(), p, &done)
 				if err != nil {
 					t.Fatal(err)
 				}
 				behind, rolls := "", ""
-				for _, group := range *out.Behind {
+				for _, group := range *done.Behind {
 					behind += group.Kind + " " + group.Name
 				}
-				for _, group := range out.RolledOut {
+				for _, group := range done.RolledOut {
 					rolls += group.Name
 				}
 				want := test.rolls
 				if rollout != contract.RolloutImmediate {
 					want = ""
 				}
-				if behind != test.behind || rolls != want || len(s.writes) != len(out.RolledOut) ||
-					(len(out.Findings) > 0) != (behind != "") || !out.Changed.Equal(test.changed) && test.objects == nil {
+				if behind != test.behind || rolls != want || len(s.writes) != len(done.RolledOut) ||
+					(len(out.Findings) > 0) != (behind != "") || !done.changed.Equal(test.changed) && test.objects == nil {
 					t.Errorf("%s: behind %q, rolled out %q, writes %q, findings %v, changed %v", rollout, behind, rolls, s.writes,
-						out.Findings, out.Changed)
+						out.Findings, done.changed)
 				}
 			}
 		})
@@ -191,8 +190,8 @@ func TestLagging_NamesTheYoungestMachineThatOnlyARolloutReplaces(t *testing.T) {
 	}
 }
 
-// TestRollOut_SetsTheTimeOnce has Machines that were created an hour before noon.
-func TestRollOut_SetsTheTimeOnce(t *testing.T) {
+// TestReplace_SetsTheTimeOnce has Machines that were created an hour before noon.
+func TestReplace_SetsTheTimeOnce(t *testing.T) {
 	t.Parallel()
 	const (
 		merge  = `{"metadata":{"resourceVersion":"7"},"spec":{"rollout":{"after":"2026-01-01T12:00:00Z"}}}`
@@ -270,13 +269,14 @@ func TestRollOut_SetsTheTimeOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, _ := show(t, test.object)
+			s, writer := show(t, test.object)
 			s.refusal = test.refusal
 			recorder := events.NewFakeRecorder(1)
-			r := &Rollouts{Client: s, Reporter: &report.Reporter{Recorder: recorder}, Now: noon, Memory: &world.Memory{}}
+			c := rollingController(s, writer)
+			c.reporter.Recorder = recorder
 			cluster := &clusterv1.Cluster{ObjectMeta: named("one"), Spec: clusterv1.ClusterSpec{Topology: test.topology}}
 			group := behind{Group: status.Group{Kind: test.kind, Name: "g"}, replaceable: created}
-			done, err := r.rollOut(t.Context(), Pass{Cluster: cluster, CheckCurrent: current}, group)
+			done, err := c.replace(t.Context(), &Pass{Cluster: cluster, current: true}, group)
 			if failed := errors.Is(test.refusal, refused); (err != nil) != failed || done != (test.write != "" && !failed) ||
 				(len(recorder.Events) == 1) != done {
 				t.Errorf("done %v, error %v, %d events", done, err, len(recorder.Events))
@@ -292,16 +292,21 @@ func TestRollOut_SetsTheTimeOnce(t *testing.T) {
 				return
 			}
 			s.writes = nil
-			done, err = r.rollOut(t.Context(), Pass{Cluster: cluster, CheckCurrent: func(context.Context) error { return errOld }}, group)
-			if !errors.Is(err, errOld) || done || s.writes != nil {
+			old := cluster.DeepCopy() // the API server has another one
+			old.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
+			s.world.Add(old)
+			done, err = c.replace(t.Context(), &Pass{Cluster: cluster, Writer: writer}, group)
+			if !apierrors.IsConflict(err) || done || s.writes != nil {
 				t.Errorf("with a Cluster of the past: done %v, error %v, writes %q", done, err, s.writes)
 			}
 		})
 	}
 }
 
-// errOld is the error for a Cluster from a cache that is behind.
-var errOld = errors.New("the cache is behind")
-
-// current accepts every Cluster.
-func current(context.Context) error { return nil }
+// rollingController is a controller that can follow rollouts.
+func rollingController(s *shown, writer *Writer) *Controller {
+	return &Controller{
+		Config: Config{Client: s, Memory: &world.Memory{}, Now: noon}, reader: Reader{Client: s}, writer: writer,
+		reporter: &Reporter{Recorder: events.NewFakeRecorder(9)},
+	}
+}

@@ -1,16 +1,18 @@
-package reconcile
+package controller
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +22,57 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
+
+// apply applies the decisions of a pass: generated Secrets first, which bootstrap data of the objects is made from.
+func (c *Controller) apply(ctx context.Context, p *Pass, done *Result) error {
+	if p.topology != nil && p.View.Enabled {
+		found, err := p.topology.ensureSecrets(ctx)
+		if done.Join(found); err != nil {
+			return err
+		}
+	}
+	for _, objects := range [][]Reconciled{done.Reconciled, done.others} {
+		for i := range objects {
+			if !objects[i].applies {
+				continue
+			}
+			found, err := c.applyOne(ctx, p, &objects[i])
+			if done.Join(found); err != nil {
+				return err
+			}
+		}
+	}
+	p.Reconciled = done.Reconciled
+	return nil
+}
+
+// applyOne writes the generated Secret that a decision refers to, and the entries and annotations of its object.
+func (c *Controller) applyOne(ctx context.Context, p *Pass, o *Reconciled) (out Outcome, err error) {
+	decision := o.Decision
+	if decision.Secret != "" {
+		resolution := ptr.Deref(decision.Resolution, resolve.Resolution{})
+		if out, err = p.Secrets.Ensure(ctx, decision.Secret, resolution); err != nil {
+			return out, err
+		}
+		if p.Secrets.Taken(decision.Secret) != "" { // since the decision
+			return out, apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, decision.Secret, errTaken)
+		}
+	}
+	if len(decision.Edits) > 0 && (decision.Version == 0 || o.Running) {
+		if err := p.CheckCurrent(ctx); err != nil {
+			return out, err
+		}
+	}
+	if o.Spec, o.Change, err = c.writer.Write(ctx, o.Object, decision); err != nil {
+		return out, err
+	}
+	p.Secrets.Keep(patch.References(o.Spec)...)
+	return out, nil
+}
+
+var errTaken = errors.New("a foreign Secret has its name")
 
 // Writer writes bootstrap objects. Its methods can be called concurrently.
 type Writer struct {
@@ -138,4 +190,31 @@ func (w *Writer) Annotate(ctx context.Context, object client.Object, want map[st
 // CacheBehind is the conflict error for an object of a kind in a cache that is behind.
 func CacheBehind(kind string, object client.Object) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: kind}, object.GetName(), errors.New("the cache is behind"))
+}
+
+// CheckCurrent returns a conflict unless a cached Cluster asks for the same as that of the API server. With a cache
+// from before a label or an annotation was set or removed, a pass would undo the work of an earlier one, and the next
+// pass would do it again, if it can.
+func CheckCurrent(ctx context.Context, api client.Reader, cached *clusterv1.Cluster) error {
+	live := &clusterv1.Cluster{}
+	err := api.Get(ctx, client.ObjectKeyFromObject(cached), live)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Cluster %s/%s: %w", cached.Namespace, cached.Name, err)
+	}
+	if err != nil || !asksTheSame(live, cached) {
+		return CacheBehind("Cluster", cached)
+	}
+	return nil
+}
+
+// asksTheSame reports whether users ask for the same in two versions of a Cluster.
+func asksTheSame(a, b *clusterv1.Cluster) bool {
+	differs := func(of func(*clusterv1.Cluster) map[string]string, names []string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return of(a)[name] != of(b)[name] })
+	}
+	annotations := append(contract.UserAnnotations(), contract.AnnotationTopologyHold, clusterv1.PausedAnnotation)
+	return a.UID == b.UID && a.Generation == b.Generation &&
+		a.DeletionTimestamp.IsZero() == b.DeletionTimestamp.IsZero() &&
+		!differs(func(c *clusterv1.Cluster) map[string]string { return c.Labels }, contract.UserLabels()) &&
+		!differs(func(c *clusterv1.Cluster) map[string]string { return c.Annotations }, annotations)
 }

@@ -1,4 +1,4 @@
-package report
+package controller
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -76,6 +77,12 @@ func (d *done) Eventf(_, _ runtime.Object, _, reason, action, note string, args 
 	d.lines = append(d.lines, "event "+action+" "+reason+": "+fmt.Sprintf(note, args...))
 }
 
+// changed is object A b/c with a change.
+func changed(change Change) []Reconciled {
+	object := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "c"}}
+	return []Reconciled{{Object: Object{BootstrapObject: object, Kind: "A"}, Change: change}}
+}
+
 // TestReporter_WritesWhatDiffers has passes over one Cluster, one after the other.
 func TestReporter_WritesWhatDiffers(t *testing.T) {
 	t.Parallel()
@@ -88,7 +95,7 @@ func TestReporter_WritesWhatDiffers(t *testing.T) {
 	quote := func(text string) string { data, _ := json.Marshal(text); return string(data) }
 	for _, step := range []struct {
 		name    string
-		out     Outcome
+		out     Result
 		remove  bool
 		refuses error
 		want    string
@@ -96,51 +103,52 @@ func TestReporter_WritesWhatDiffers(t *testing.T) {
 	}{
 		{
 			"the first",
-			Outcome{Added: []string{"A b/c"}, Behind: &group},
+			Result{Reconciled: changed(Added), Behind: &group},
 			false, nil,
 			"apply Configured\npatch " + `{"metadata":{"annotations":{"` + contract.AnnotationMachinesBehind + `":` + quote(behind) + `},"uid":"1"}}` +
 				"\nevent Report ProxyConfigured: Added the proxy to A b/c. all", 1,
 		},
-		{"the same", Outcome{Behind: &group}, false, nil, "", 1},
-		{"nobody knows who is behind", Outcome{Removed: []string{"A b/c"}}, false, nil, "event Remove ProxySettingsRemoved: Removed the proxy from A b/c", 1},
+		{"the same", Result{Behind: &group}, false, nil, "", 1},
+		{"nobody knows who is behind", Result{Reconciled: changed(Removed)}, false, nil, "event Remove ProxySettingsRemoved: Removed the proxy from A b/c", 1},
 		{
 			"a refused write",
-			Outcome{Findings: invalid, Added: []string{"A b/c"}},
+			Result{Outcome: Outcome{Findings: invalid}, Reconciled: changed(Added)},
 			false, refused,
 			"apply InvalidSettings\nevent Inject ProxySettingsInjected: Added the proxy to A b/c", 1,
 		},
-		{"other settings", Outcome{Findings: invalid}, false, nil, "apply InvalidSettings\nevent Validate InvalidProxySettings: bad", 1},
+		{"other settings", Result{Outcome: Outcome{Findings: invalid}}, false, nil, "apply InvalidSettings\nevent Validate InvalidProxySettings: bad", 1},
 		{
 			"nobody is behind",
-			Outcome{Findings: invalid, Behind: &[]status.Group{}},
+			Result{Outcome: Outcome{Findings: invalid}, Behind: &[]status.Group{}},
 			false, nil,
 			`patch {"metadata":{"annotations":{"` + contract.AnnotationMachinesBehind + `":null},"uid":"1"}}`, 1,
 		},
 		{
 			"somebody is behind again",
-			Outcome{Findings: invalid, Behind: &group},
+			Result{Outcome: Outcome{Findings: invalid}, Behind: &group},
 			false, nil,
 			`patch {"metadata":{"annotations":{"` + contract.AnnotationMachinesBehind + `":` + quote(behind) + `},"uid":"1"}}`, 1,
 		},
-		{"a step that is about to know more", Outcome{Holds: true, Added: []string{"A b/c"}}, false, nil, "event Inject ProxySettingsInjected: Added the proxy to A b/c", 1},
+		{"a step that is about to know more", Result{Outcome: Outcome{Keep: true}, Reconciled: changed(Added)}, false, nil, "event Inject ProxySettingsInjected: Added the proxy to A b/c", 1},
 		{
 			"the end, refused",
-			Outcome{},
+			Result{},
 			true, refused,
 			`patch {"metadata":{"annotations":{"` + contract.AnnotationMachinesBehind + `":null},"uid":"1"}}`, 0,
 		},
 		{
 			"the end",
-			Outcome{},
+			Result{},
 			true, nil,
 			`patch {"metadata":{"annotations":{"` + contract.AnnotationMachinesBehind + `":null},"uid":"1"}}` +
 				"\napply\nevent Report ProxyNotConfigured: Removed everything that this product added", 0,
 		},
-		{"after the end", Outcome{Removed: []string{"A b/c"}}, true, nil, "event Remove ProxySettingsRemoved: Removed the proxy from A b/c", 0},
+		{"after the end", Result{Reconciled: changed(Removed)}, true, nil, "event Remove ProxySettingsRemoved: Removed the proxy from A b/c", 0},
 	} {
 		d.lines, d.refuses = nil, step.refuses
 		cluster := d.cluster.DeepCopy() // as the cache shows it
-		do := func() error { return r.Report(t.Context(), cluster, step.out, "all") }
+		step.out.summary = "all"
+		do := func() error { return r.Report(t.Context(), cluster, step.out) }
 		if step.remove {
 			do = func() error { return r.Remove(t.Context(), cluster, step.out) }
 		}

@@ -1,4 +1,4 @@
-package reconcile
+package controller
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -27,17 +26,11 @@ import (
 // takenDelay is when to check again for a foreign Secret with the name of a generated one, because it is not watched.
 const takenDelay = time.Minute
 
-// Store maintains the generated Secrets of all Clusters. Its methods can be called concurrently.
-type Store struct {
-	*Writer
-	Reader
-	// Now is the clock.
-	Now func() time.Time
-}
-
 // Secrets are the generated Secrets of one Cluster in one pass.
 type Secrets struct {
-	Store
+	writer *Writer
+	reader Reader
+	now    func() time.Time
 
 	cluster intent.Cluster
 	owner   metav1.OwnerReference
@@ -56,10 +49,12 @@ type Secrets struct {
 	taken map[string]string
 }
 
-// Of returns the generated Secrets of a Cluster; view has its settings.
-func (s Store) Of(cluster *clusterv1.Cluster, view intent.Cluster, configs *Configs) *Secrets {
+// NewSecrets returns the generated Secrets of a Cluster; view has its settings.
+func NewSecrets(writer *Writer, reader Reader, now func() time.Time, cluster *clusterv1.Cluster, view intent.Cluster,
+	configs *Configs,
+) *Secrets {
 	return &Secrets{
-		Store: s, cluster: view, configs: configs,
+		writer: writer, reader: reader, now: now, cluster: view, configs: configs,
 		owner: metav1.OwnerReference{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name,
 			UID: cluster.UID,
@@ -79,13 +74,13 @@ func (s *Secrets) Keep(names ...string) {
 func (s *Secrets) Taken(name string) string { return s.taken[name] }
 
 // WhyTaken checks a name, and returns why nothing may refer to it, or "". The first call gets the finding about it.
-func (s *Secrets) WhyTaken(ctx context.Context, name string) (string, report.Outcome, error) {
+func (s *Secrets) WhyTaken(ctx context.Context, name string) (string, Outcome, error) {
 	why, known := s.taken[name]
 	if known {
-		return why, report.Outcome{}, nil
+		return why, Outcome{}, nil
 	}
 	key := types.NamespacedName{Namespace: s.cluster.Namespace, Name: name}
-	secret, err := s.read(ctx, name)
+	secret, err := s.Read(ctx, name)
 	switch {
 	case err != nil:
 	case secret != nil:
@@ -94,20 +89,20 @@ func (s *Secrets) WhyTaken(ctx context.Context, name string) (string, report.Out
 		why, err = s.names().Taken(ctx, key, s.cluster.Name)
 	}
 	if err != nil {
-		return "", report.Outcome{}, err
+		return "", Outcome{}, err
 	}
 	return why, s.refuse(name, why), nil
 }
 
-// read returns a generated Secret as this pass has written it, or else as the cache had it at the first use; nil if it
+// Read returns a generated Secret as this pass has written it, or else as the cache had it at the first use; nil if it
 // does not exist. Nobody changes it.
-func (s *Secrets) read(ctx context.Context, name string) (*corev1.Secret, error) {
+func (s *Secrets) Read(ctx context.Context, name string) (*corev1.Secret, error) {
 	secret, known := s.known[name]
 	if known {
 		return secret, nil
 	}
 	secret = &corev1.Secret{}
-	exists, err := s.Get(ctx, s.cluster.Namespace, name, secret)
+	exists, err := s.reader.Get(ctx, s.cluster.Namespace, name, secret)
 	if err != nil {
 		return nil, err
 	}
@@ -119,14 +114,14 @@ func (s *Secrets) read(ctx context.Context, name string) (*corev1.Secret, error)
 }
 
 func (s *Secrets) names() world.GeneratedSecrets {
-	return world.GeneratedSecrets{Cached: s.Writer.Client, Live: s.Live}
+	return world.GeneratedSecrets{Cached: s.writer.Client, Live: s.writer.Live}
 }
 
 // refuse records why nothing may refer to a name, or that it is free.
-func (s *Secrets) refuse(name, why string) (out report.Outcome) {
+func (s *Secrets) refuse(name, why string) (out Outcome) {
 	if s.taken[name] = why; why != "" {
 		out.Add(contract.ReasonNameTaken, "%s", why)
-		out.LookAgain(takenDelay)
+		out.RequeueIn(takenDelay)
 	}
 	return out
 }
@@ -134,10 +129,10 @@ func (s *Secrets) refuse(name, why string) (out report.Outcome) {
 // Ensure writes a generated Secret if its content differs. It is not created before the settings are complete, so that
 // no bootstrap data is generated from incomplete ones. The outcome has the findings about the settings; then the Secret
 // is not changed.
-func (s *Secrets) Ensure(ctx context.Context, name string, resolution resolve.Resolution) (report.Outcome, error) {
+func (s *Secrets) Ensure(ctx context.Context, name string, resolution resolve.Resolution) (Outcome, error) {
 	s.needed[name] = true
 	if s.ensured[name] {
-		return report.Outcome{}, nil // for another object of this pass; the cache may not show it yet
+		return Outcome{}, nil // for another object of this pass; the cache may not show it yet
 	}
 	s.ensured[name] = true
 	out, err := s.write(ctx, name, resolution)
@@ -150,8 +145,8 @@ func (s *Secrets) Ensure(ctx context.Context, name string, resolution resolve.Re
 
 func (s *Secrets) write(ctx context.Context, name string,
 	resolution resolve.Resolution,
-) (out report.Outcome, err error) {
-	current, err := s.read(ctx, name)
+) (out Outcome, err error) {
+	current, err := s.Read(ctx, name)
 	if err != nil || !resolution.Complete {
 		return out, err
 	}
@@ -162,7 +157,7 @@ func (s *Secrets) write(ctx context.Context, name string,
 	switch {
 	case current == nil:
 		ctrl.LoggerFrom(ctx).Info("Creating generated Secret", "Secret", klog.KObj(desired))
-		err := s.Writer.Client.Create(ctx, desired)
+		err := s.writer.Client.Create(ctx, desired)
 		if apierrors.IsAlreadyExists(err) {
 			// The cache is behind, or somebody else was faster. The cache will show our own Secret.
 			why, err := s.names().TakenLive(ctx, client.ObjectKeyFromObject(desired), s.cluster.Name)
@@ -181,7 +176,7 @@ func (s *Secrets) write(ctx context.Context, name string,
 	case !sameSecret(current, desired):
 		keepOthers(current, desired)
 		if contentChanged(current, desired) {
-			desired.Annotations[contract.AnnotationChangedAt] = laterThan(ChangedAt(current), s.Store.Now()).Format(time.RFC3339)
+			desired.Annotations[contract.AnnotationChangedAt] = laterThan(ChangedAt(current), s.now()).Format(time.RFC3339)
 		}
 		ctrl.LoggerFrom(ctx).Info("Updating generated Secret", "Secret", klog.KObj(desired))
 		if err := s.replaceSecret(ctx, current, desired); err != nil {
@@ -196,12 +191,12 @@ func (s *Secrets) write(ctx context.Context, name string,
 func (s *Secrets) replaceSecret(ctx context.Context, current, desired *corev1.Secret) error {
 	if current.Immutable == nil || !*current.Immutable {
 		desired.ResourceVersion = current.ResourceVersion
-		if err := s.Writer.Client.Update(ctx, desired); err != nil {
+		if err := s.writer.Client.Update(ctx, desired); err != nil {
 			return fmt.Errorf("updating Secret %s: %w", klog.KObj(desired), err)
 		}
 		return nil
 	}
-	if err := s.Writer.Client.Delete(ctx, current,
+	if err := s.writer.Client.Delete(ctx, current,
 		client.Preconditions{
 			UID:             &current.UID,
 			ResourceVersion: &current.ResourceVersion,
@@ -209,7 +204,7 @@ func (s *Secrets) replaceSecret(ctx context.Context, current, desired *corev1.Se
 		return fmt.Errorf("deleting Secret %s: %w", klog.KObj(current), err)
 	}
 	desired.UID, desired.ResourceVersion, desired.Immutable = "", "", nil
-	if err := s.Writer.Client.Create(ctx, desired); err != nil {
+	if err := s.writer.Client.Create(ctx, desired); err != nil {
 		return fmt.Errorf("creating Secret %s: %w", klog.KObj(desired), err)
 	}
 	return nil
@@ -245,7 +240,7 @@ func (s *Secrets) generatedSecret(name string, resolution resolve.Resolution) (*
 func (s *Secrets) List(ctx context.Context) ([]corev1.Secret, error) {
 	if s.all == nil {
 		secrets := &corev1.SecretList{}
-		if err := s.Writer.Client.List(ctx, secrets, client.InNamespace(s.cluster.Namespace),
+		if err := s.writer.Client.List(ctx, secrets, client.InNamespace(s.cluster.Namespace),
 			client.MatchingFields{world.IndexLabel: s.cluster.Name},
 			client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing generated Secrets: %w", err)
@@ -290,7 +285,7 @@ func (s *Secrets) Clean(ctx context.Context) error {
 			continue
 		}
 		ctrl.LoggerFrom(ctx).Info("Deleting generated Secret that nothing refers to", "Secret", klog.KObj(secret))
-		if err := s.Writer.Client.Delete(ctx, secret,
+		if err := s.writer.Client.Delete(ctx, secret,
 			client.Preconditions{UID: &secret.UID}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting Secret %s: %w", klog.KObj(secret), err)
 		}

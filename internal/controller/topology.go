@@ -1,7 +1,8 @@
-package reconcile
+package controller
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -9,13 +10,11 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
 // delay is how long the topology controller may take before the ClusterClass counts as not declaring the patch.
@@ -41,14 +40,9 @@ type Topology struct {
 	// resolutions are what the Cluster, under "", and pools that name another Secret get. Settings that cannot be used
 	// are nil.
 	resolutions map[string]*resolve.Resolution
+	// secrets are the names of generated Secrets that templates refer to, with what is in them.
+	secrets map[string]*resolve.Resolution
 }
-
-// Resolve finds the settings of the pool that names a proxy Secret. It returns nil if the outcome has a finding about
-// them.
-type Resolve func(ctx context.Context, override, pool string) (*resolve.Resolution, report.Outcome, error)
-
-// IsOwned reports whether the topology controller of the Cluster owns o.
-func (t *Topology) IsOwned(o Object) bool { return t != nil && o.IsTopologyOwned() }
 
 // pool returns the settings of a pool in the topology. A pool that is being removed is not there any more.
 func (t *Topology) pool(p plan.Pool) (intent.Pool, bool) {
@@ -59,21 +53,21 @@ func (t *Topology) pool(p plan.Pool) (intent.Pool, bool) {
 	return t.Asks.Pools[i], true
 }
 
-// EnsureSecrets resolves what the templates of the topology get, and keeps the Secrets that they will refer to. They
-// exist before the templates do. main are the settings of the Cluster.
-func (t *Topology) EnsureSecrets(ctx context.Context, objects []Object, main *resolve.Resolution,
-	find Resolve,
-) (out report.Outcome, err error) {
+// decideSecrets finds what the templates of the topology get, and which Secrets they will refer to. main are the
+// settings of the Cluster, and resolveOf finds those of a pool that names another Secret.
+func (t *Topology) decideSecrets(ctx context.Context, objects []Object, main *resolve.Resolution,
+	resolveOf func(override, pool string) (*resolve.Resolution, Outcome, error),
+) (out Outcome, err error) {
 	t.complete(objects)
-	t.resolutions = map[string]*resolve.Resolution{"": main}
+	t.resolutions, t.secrets = map[string]*resolve.Resolution{"": main}, map[string]*resolve.Resolution{}
 	for _, pool := range append([]intent.Pool{{}}, t.Asks.Pools...) {
 		if !pool.UsesProxy() {
 			continue
 		}
 		resolution, known := t.resolutions[pool.Override]
 		if !known {
-			var found report.Outcome
-			if resolution, found, err = find(ctx, pool.Override, pool.String()); err != nil {
+			var found Outcome
+			if resolution, found, err = resolveOf(pool.Override, pool.String()); err != nil {
 				return out, err
 			}
 			out.Join(found)
@@ -89,9 +83,16 @@ func (t *Topology) EnsureSecrets(ctx context.Context, objects []Object, main *re
 			t.Secrets.Keep(name) // as it is
 			continue
 		}
-		found, err = t.Secrets.Ensure(ctx, name, *resolution)
-		out.Join(found)
-		if err != nil {
+		t.secrets[name] = resolution
+	}
+	return out, nil
+}
+
+// ensureSecrets writes the Secrets that templates refer to. They exist before the templates do.
+func (t *Topology) ensureSecrets(ctx context.Context) (out Outcome, err error) {
+	for _, name := range slices.Sorted(maps.Keys(t.secrets)) {
+		found, err := t.Secrets.Ensure(ctx, name, *t.secrets[name])
+		if out.Join(found); err != nil {
 			return out, err
 		}
 	}
@@ -123,66 +124,67 @@ func (t *Topology) decide(o Object, want plan.Want) (decision plan.Decision, kno
 		object.Pools = []plan.Pool{plan.TopologyPool(pool)}
 	}
 	want.Version = t.Version
-	decision, err = plan.Decide(object, want, facts{t})
+	decision, err = plan.Decide(object, want, templateFacts{t})
 	return decision, true, err
 }
 
-// facts implements plan.Facts for a template of the topology: EnsureSecrets has found the settings and checked the
-// names, the hook skips pools for Windows, and a template has no Machines.
-type facts struct{ topology *Topology }
+// templateFacts implements plan.Facts for a template of the topology: decideSecrets has found the settings and checked
+// the names, the hook skips pools for Windows, and a template has no Machines.
+type templateFacts struct{ topology *Topology }
 
-func (f facts) Values(o plan.Object) (plan.Values, error) {
+func (f templateFacts) Values(o plan.Object) (plan.Values, error) {
 	return plan.Values{Resolution: f.topology.resolutions[o.Override()]}, nil
 }
 
-func (f facts) Taken(_ plan.Object, secret string) (string, error) {
+func (f templateFacts) Taken(_ plan.Object, secret string) (string, error) {
 	return f.topology.Secrets.Taken(secret), nil
 }
 
-func (facts) Infrastructure(plan.Object) (none plan.Infrastructure, err error) { return none, nil }
+func (templateFacts) Infrastructure(plan.Object) (none plan.Infrastructure, err error) {
+	return none, nil
+}
 
-func (facts) Begun() (bool, error) { return false, nil }
+func (templateFacts) Begun() (bool, error) { return false, nil }
 
 // isFrozen reports whether the freeze of the topology applies to an object.
 func (t *Topology) isFrozen(o Object) bool {
 	return !intent.IsEnabledAt(t.Cluster.Labels, t.Cluster.Annotations, o.Version())
 }
 
-// Inspect compares an object with the hook's result for its template.
-func (t *Topology) Inspect(o Object, want plan.Want) (reconciled Reconciled,
-	drift Drift, out report.Outcome, err error,
-) {
-	reconciled.Object = o
+// inspect compares an object with the hook's result for its template.
+func (t *Topology) inspect(o Object, want plan.Want) (one Reconciled, out Outcome, err error) {
+	one.Object = o
 	t.Secrets.Keep(patch.References(o.Spec)...)
 	decision, known, err := t.decide(o, want)
 	if err != nil {
-		return reconciled, drift, out, err
+		return one, out, err
 	}
-	reconciled.Decision = decision
+	one.Decision = decision
 	patched := patch.IsPatched(o.Spec)
 	override := t.override(o)
 	switch {
 	case !known:
 	case override == contract.SecretNone:
 		if patched {
-			drift = Stale
+			one.Drift = Stale
 		}
 	case t.isFrozen(o) && patch.Unsupported(o.Spec) == "":
 		t.reportFreeze(&out, o, contract.ReasonWaitingForRollout, "waits for")
 	case decision.Recipe == nil:
 		out.Find(decision.Report()...) // else there is a finding about the settings
 	case !patched:
-		drift = Lacking
+		one.Drift = Lacking
 	case !plan.Carries(o.Spec, *decision.Recipe):
-		drift = Stale
+		one.Drift = Stale
 	case len(decision.Edits) == 0:
 		out.Find(decision.Report()...)
-		reconciled.Recipe, reconciled.Secret = decision.Recipe, decision.Secret
+		one.Recipe, one.Secret = decision.Recipe, decision.Secret
 	}
 	if decision.Resolution != nil && !t.isFrozen(o) {
-		reconciled.Proxy = decision.Resolution.Secret.Name.String()
+		one.Proxy = decision.Resolution.Secret.Name.String()
 	}
-	return reconciled, drift, out, nil
+	one.outcome = one.Drift.outcome(one)
+	return one, out, nil
 }
 
 // override is the proxy Secret that the topology gives to the pool of an object, "" for the Cluster's.
@@ -194,8 +196,8 @@ func (t *Topology) override(o Object) string {
 	return pool.Override
 }
 
-// CopiedFrom is the template of the pool that a KubeadmConfig is of.
-func (t *Topology) CopiedFrom(ctx context.Context, o Object, want plan.Want) (from plan.Copied, err error) {
+// copiedFrom is the template of the pool that a KubeadmConfig is of.
+func (t *Topology) copiedFrom(ctx context.Context, o Object, want plan.Want) (from plan.Copied, err error) {
 	if len(o.Pools) == 0 {
 		return from, nil
 	}
@@ -219,32 +221,21 @@ func (t *Topology) CopiedFrom(ctx context.Context, o Object, want plan.Want) (fr
 }
 
 // reportFreeze reports why a frozen object waits.
-func (t *Topology) reportFreeze(out *report.Outcome, o Object, reason, waits string) {
+func (t *Topology) reportFreeze(out *Outcome, o Object, reason, waits string) {
 	freeze, _ := intent.FreezeOf(t.Cluster.Annotations)
 	out.Add(reason, "%s %s the next upgrade of Kubernetes from %s, %s", o, waits, freeze.Version, plan.ToRollNow)
 }
 
-// Leave keeps the Secrets to which an object of a disabled topology refers, and reports that it still has the proxy.
-func (t *Topology) Leave(o Object) (out report.Outcome) {
+// leave keeps the Secrets to which an object of a disabled topology refers, and reports that it still has the proxy.
+func (t *Topology) leave(o Object) (drift Drift, out Outcome) {
 	t.Secrets.Keep(patch.References(o.Spec)...)
 	switch {
 	case !patch.IsPatched(o.Spec):
 	case intent.IsEnabledAt(nil, t.Cluster.Annotations, o.Version()):
 		t.reportFreeze(&out, o, contract.ReasonRemovalWaiting, "keeps the proxy until")
 	default:
-		out.Drifting = Groups(o)
+		drift = Stale
 		out.Add(contract.ReasonRemovalWaiting, "%s has the proxy until the topology controller removes it", o)
 	}
-	return out
-}
-
-// Groups are the control plane or the pools whose Machines get their bootstrap data from an object.
-func Groups(o Object) (groups []status.Group) {
-	if o.Kind == plan.KindControlPlane {
-		return []status.Group{{Kind: o.Kind, Name: o.GetName()}}
-	}
-	for _, pool := range o.Pools {
-		groups = append(groups, status.Group{Kind: pool.Kind, Name: pool.Object})
-	}
-	return groups
+	return drift, out
 }

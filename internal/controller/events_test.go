@@ -1,4 +1,4 @@
-package report
+package controller
 
 import (
 	"fmt"
@@ -25,18 +25,18 @@ func TestEvents_FoldAllOfAPassIntoOne(t *testing.T) {
 	}{
 		"changes without news": {
 			func(r *Reporter) {
-				r.changed(&clusterv1.Cluster{}, Outcome{Added: []string{"KubeadmControlPlane a/%s"}, Removed: []string{"B c/d"}})
+				r.changed(&clusterv1.Cluster{}, changes{added: []string{"KubeadmControlPlane a/%s"}, removed: []string{"B c/d"}})
 			},
 			[]string{"Normal ProxySettingsInjected Added the proxy to KubeadmControlPlane a/%s. Removed the proxy from B c/d"},
 		},
 		"changes and news": {
 			func(r *Reporter) {
-				r.reported(&clusterv1.Cluster{}, configured, Outcome{Added: []string{"A b/c", "D e/f"}}.changes())
+				r.reported(&clusterv1.Cluster{}, configured, changes{added: []string{"A b/c", "D e/f"}}.String())
 			},
 			[]string{"Normal ProxyConfigured Added the proxy to A b/c, D e/f. 4 objects use 100% proxy a/b"},
 		},
 		"the end": {
-			func(r *Reporter) { r.gone(&clusterv1.Cluster{}, Outcome{Removed: []string{"A b/c"}}.changes()) },
+			func(r *Reporter) { r.gone(&clusterv1.Cluster{}, changes{removed: []string{"A b/c"}}.String()) },
 			[]string{"Normal ProxyNotConfigured Removed the proxy from A b/c. Removed everything that this product added"},
 		},
 	} {
@@ -58,11 +58,11 @@ func TestEvents_FoldAllOfAPassIntoOne(t *testing.T) {
 
 func TestChanges_NameAFewOfMany(t *testing.T) {
 	t.Parallel()
-	var out Outcome
+	var all changes
 	for i := range 4000 {
-		out.Join(Outcome{Added: []string{fmt.Sprintf("A a/%d", i)}})
+		all.added = append(all.added, fmt.Sprintf("A a/%d", i))
 	}
-	if got := out.changes(); got != "Added the proxy to A a/0, A a/1, A a/2, A a/3, A a/4 and 3995 more" {
+	if got := all.String(); got != "Added the proxy to A a/0, A a/1, A a/2, A a/3, A a/4 and 3995 more" {
 		t.Errorf("got %s", got)
 	}
 }

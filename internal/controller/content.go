@@ -1,4 +1,4 @@
-package reconcile
+package controller
 
 import (
 	"bytes"
@@ -102,7 +102,7 @@ func (s *Secrets) nudge(ctx context.Context, secret *corev1.Secret) error {
 		}
 		ctrl.LoggerFrom(ctx).Info("Nudging KubeadmConfig that waits for the generated Secret", plan.KindConfig,
 			klog.KObj(config))
-		if err := s.Writer.Client.Patch(ctx, config.DeepCopy(), client.RawPatch(types.MergePatchType, data),
+		if err := s.writer.Client.Patch(ctx, config.DeepCopy(), client.RawPatch(types.MergePatchType, data),
 			client.FieldOwner(contract.Name)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("nudging KubeadmConfig %s: %w", klog.KObj(config), err)
 		}
@@ -119,7 +119,7 @@ func (s *Secrets) ChangedAt(ctx context.Context, name string) (time.Time, error)
 	if name == "" {
 		return time.Time{}, nil
 	}
-	secret, err := s.read(ctx, name)
+	secret, err := s.Read(ctx, name)
 	if err != nil || secret == nil {
 		return time.Time{}, err
 	}
