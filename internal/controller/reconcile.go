@@ -210,7 +210,7 @@ type Result struct {
 	// Reconciled are the bootstrap objects in use, with the decisions about them.
 	Reconciled []Reconciled
 	// Behind are the Machines whose bootstrap data is not what a new Machine would get, by control plane and pool, nil if
-	// that is not known. RolledOut are those that the pass has told Cluster API to replace.
+	// that is not known. RolledOut are those that the pass has made Cluster API replace.
 	Behind    *[]status.Group
 	RolledOut []status.Group
 
@@ -294,7 +294,7 @@ type Outcome struct {
 	Findings []finding.Finding
 	// Warnings are about the settings in use. They are reported after all findings.
 	Warnings []finding.Finding
-	// Keep reports that a condition that is there stays as it is, because the step is about to know more. It brings
+	// Keep reports that a condition that is there stays as it is, because the step is about to know more. It makes
 	// another pass itself.
 	Keep bool
 	// RequeueAfter is the time after which the next pass is due even if nothing changes, or zero.

@@ -216,9 +216,9 @@ func (s *Secrets) generatedSecret(name string, resolution resolve.Resolution) (*
 	if err != nil {
 		return nil, err
 	}
-	if told := resolution.Infrastructure; told != nil && told.Facts.Read &&
+	if infra := resolution.Infrastructure; infra != nil && infra.Facts.Read &&
 		name == intent.GeneratedSecretName(s.cluster.Name) {
-		if data[contract.KeyInfrastructure], err = told.Encode(); err != nil {
+		if data[contract.KeyInfrastructure], err = infra.Encode(); err != nil {
 			return nil, err
 		}
 	}

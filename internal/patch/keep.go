@@ -4,48 +4,48 @@ import (
 	"slices"
 )
 
-// Keep returns the edits that give asked the managed entries of stored, and no others. It is for writes that do not
+// Keep returns the edits that give requested the managed entries of stored, and no others. It is for writes that do not
 // contain them, such as a manifest that is applied again, or that must not change them.
 //
 // If a list has as many entries of the user as before, the managed ones return to their positions, so that a write that
 // changes nothing else changes nothing at all. With more or fewer entries the managed ones are put where Ensure puts
 // them. A file of the user at the path of a managed one replaces it.
-func Keep(stored, asked Spec) []Edit {
+func Keep(stored, requested Spec) []Edit {
 	files := slices.DeleteFunc(slices.Clone(stored.Files), func(f File) bool {
-		return IsManagedFile(f) && slices.ContainsFunc(asked.Files, func(own File) bool {
+		return IsManagedFile(f) && slices.ContainsFunc(requested.Files, func(own File) bool {
 			return !IsManagedFile(own) && clean(own.Path) == clean(f.Path)
 		})
 	})
-	edits := keep(ListFiles, files, asked.Files, func() []Edit {
-		return ensureFiles(asked.Files, slices.DeleteFunc(files, func(f File) bool { return !isManaged(f) }), 0)
+	edits := keep(ListFiles, files, requested.Files, func() []Edit {
+		return ensureFiles(requested.Files, slices.DeleteFunc(files, func(f File) bool { return !isManaged(f) }), 0)
 	})
 	for _, list := range []struct {
-		name          List
-		stored, asked []string
+		name              List
+		stored, requested []string
 	}{
-		{ListPre, stored.PreKubeadmCommands, asked.PreKubeadmCommands},
-		{ListPost, stored.PostKubeadmCommands, asked.PostKubeadmCommands},
+		{ListPre, stored.PreKubeadmCommands, requested.PreKubeadmCommands},
+		{ListPost, stored.PostKubeadmCommands, requested.PostKubeadmCommands},
 	} {
-		edits = append(edits, keep(list.name, list.stored, list.asked, func() []Edit {
+		edits = append(edits, keep(list.name, list.stored, list.requested, func() []Edit {
 			first, last := split(list.stored)
-			return ensureCommands(nil, list.name, list.asked, first, last)
+			return ensureCommands(nil, list.name, list.requested, first, last)
 		})...)
 	}
 	return edits
 }
 
-// keep puts the managed entries of stored at their positions in asked if that has as many entries of the user; if not,
+// keep puts the managed entries of stored at their positions in requested if that has as many entries of the user; else
 // it calls otherwise.
-func keep[T entry](name List, stored, asked []T, otherwise func() []Edit) []Edit {
-	if len(stored)-countManaged(stored) != len(asked)-countManaged(asked) {
+func keep[T entry](name List, stored, requested []T, otherwise func() []Edit) []Edit {
+	if len(stored)-countManaged(stored) != len(requested)-countManaged(requested) {
 		return otherwise()
 	}
-	if slices.EqualFunc(stored, asked,
+	if slices.EqualFunc(stored, requested,
 		func(s, a T) bool { return isManaged(s) == isManaged(a) && (!isManaged(s) || s == a) }) {
 		return nil
 	}
 	var edits []Edit
-	for i, a := range slices.Backward(asked) {
+	for i, a := range slices.Backward(requested) {
 		if isManaged(a) {
 			edits = append(edits, Edit{List: name, Op: OpRemove, Index: i})
 		}

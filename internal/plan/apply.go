@@ -7,11 +7,11 @@ import (
 )
 
 // Keep returns the edits that keep the managed entries of an object unchanged in a write: stored is the object before
-// the write, asked what the write asks for. If they do not fit beside the entries of the write, none are kept: there
+// the write, requested what the write asks for. If they do not fit beside the entries of the write, none are kept: there
 // are no edits, and the error is a *patch.ConflictError.
-func Keep(stored, asked patch.Spec) (patch.Plan, error) {
-	kept := patch.Keep(stored, asked)
-	if err := patch.CheckSize(asked, kept); err != nil {
+func Keep(stored, requested patch.Spec) (patch.Plan, error) {
+	kept := patch.Keep(stored, requested)
+	if err := patch.CheckSize(requested, kept); err != nil {
 		return patch.Plan{}, err
 	}
 	return patch.Plan{Edits: kept}, nil
@@ -20,12 +20,12 @@ func Keep(stored, asked patch.Spec) (patch.Plan, error) {
 // Apply returns the edits that apply recipe to an object in a write. Writing the stored object again, with or without
 // managed entries and in any order, results in the stored object. On an error of Keep or patch.Ensure, the edits are
 // those of Keep.
-func Apply(stored, asked patch.Spec, recipe patch.Recipe) (patch.Plan, error) {
-	kept, err := Keep(stored, asked)
+func Apply(stored, requested patch.Spec, recipe patch.Recipe) (patch.Plan, error) {
+	kept, err := Keep(stored, requested)
 	if err != nil {
 		return kept, err
 	}
-	applied, err := patch.Ensure(patch.Apply(asked, kept.Edits), recipe)
+	applied, err := patch.Ensure(patch.Apply(requested, kept.Edits), recipe)
 	if err != nil {
 		return kept, err
 	}

@@ -288,17 +288,17 @@ func (d decider) infrastructure() (left Decision, cannot bool, err error) {
 	if len(d.Pools) == 0 || patch.IsPatched(d.stored) {
 		return left, false, nil
 	}
-	tells, err := d.facts.Infrastructure(d.Object)
+	infra, err := d.facts.Infrastructure(d.Object)
 	switch {
 	case err != nil:
 		return left, false, err
-	case tells.Windows != "":
-		left = d.skip(NotSupported(d.Name, patch.ForWindows(tells.Windows)))
+	case infra.Windows != "":
+		left = d.skip(NotSupported(d.Name, patch.ForWindows(infra.Windows)))
 		left.pause = pauseClear
 		return left, true, nil
-	case tells.Missing != "" && !d.OfMachine: // the template of a Machine existed, if only for a moment
+	case infra.Missing != "" && !d.OfMachine: // the template of a Machine existed, if only for a moment
 		return d.skip(d.find(contract.ReasonWaitingForObjects,
-			"%s does not exist yet; it shows whether nodes run Windows", tells.Missing)), true, nil
+			"%s does not exist yet; it shows whether nodes run Windows", infra.Missing)), true, nil
 	}
 	return left, false, nil
 }

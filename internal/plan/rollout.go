@@ -10,14 +10,14 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// Rolls reports whether a write that changes the KubeadmControlPlane stored to asked, both decoded from JSON, replaces
-// the Machines of the control plane for the user's own reason. It follows what Cluster API v1.14 compares in UpToDate
+// Rolls reports whether a write that changes the KubeadmControlPlane stored to requested, both decoded from JSON,
+// replaces the Machines of the control plane for the user's own reason. It follows what Cluster API v1.14 compares in UpToDate
 // (controlplane/kubeadm/pkg/filters.go): the version, the infrastructure template, the bootstrap configuration without
 // the fields that it ignores there, and rollout.after when that time is reached.
 //
 // In doubt it returns false: a missed rollout comes again, an unwanted one is an incident.
-func Rolls(stored, asked map[string]any, now time.Time) bool {
-	before, after := child(stored, "spec"), child(asked, "spec")
+func Rolls(stored, requested map[string]any, now time.Time) bool {
+	before, after := child(stored, "spec"), child(requested, "spec")
 	if !reflect.DeepEqual(before["version"], after["version"]) ||
 		!reflect.DeepEqual(reference(before), reference(after)) ||
 		!reflect.DeepEqual(compared(before), compared(after)) {

@@ -83,14 +83,14 @@ type clusterKey struct{}
 
 // ForCluster returns a context for a pass over a Cluster, by which Contested reports contested writes.
 func (c *Client) ForCluster(ctx context.Context, cluster client.Object) context.Context {
-	key, asked := client.ObjectKeyFromObject(cluster), string(cluster.GetUID())+cluster.GetLabels()[contract.LabelEnabled]
+	key, desired := client.ObjectKeyFromObject(cluster), string(cluster.GetUID())+cluster.GetLabels()[contract.LabelEnabled]
 	for _, name := range contract.UserAnnotations() {
-		asked += "\n" + cluster.GetAnnotations()[name]
+		desired += "\n" + cluster.GetAnnotations()[name]
 	}
 	c.memory.mutex.Lock()
 	defer c.memory.mutex.Unlock()
-	if all := c.memory.of(key); all.asked != asked {
-		*all = contests{asked: asked, writes: map[content]writes{}}
+	if all := c.memory.of(key); all.desired != desired {
+		*all = contests{desired: desired, writes: map[content]writes{}}
 	}
 	return context.WithValue(ctx, clusterKey{}, key)
 }

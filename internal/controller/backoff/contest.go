@@ -48,8 +48,8 @@ type writes struct {
 // contests are the writes for a Cluster that asks for the same. A user who sets the label, removes it and sets it again
 // makes us repeat writes that nobody has reverted.
 type contests struct {
-	asked  string
-	writes map[content]writes
+	desired string
+	writes  map[content]writes
 }
 
 // of returns the contests of a Cluster. m is locked.
