@@ -7,8 +7,8 @@ import (
 )
 
 // Keep returns the edits that keep the managed entries of an object unchanged in a write: stored is the object before
-// the write, requested what the write asks for. If they do not fit beside the entries of the write, none are kept: there
-// are no edits, and the error is a *patch.ConflictError.
+// the write, requested the object that is written. If they do not fit beside its entries, none are kept: there are no
+// edits, and the error is a *patch.ConflictError.
 func Keep(stored, requested patch.Spec) (patch.Plan, error) {
 	kept := patch.Keep(stored, requested)
 	if err := patch.CheckSize(requested, kept); err != nil {

@@ -11,9 +11,9 @@ import (
 )
 
 // Rolls reports whether a write that changes the KubeadmControlPlane stored to requested, both decoded from JSON,
-// replaces the Machines of the control plane for the user's own reason. It follows what Cluster API v1.14 compares in UpToDate
-// (controlplane/kubeadm/pkg/filters.go): the version, the infrastructure template, the bootstrap configuration without
-// the fields that it ignores there, and rollout.after when that time is reached.
+// replaces the Machines of the control plane for the user's own reason. It follows what Cluster API v1.14 compares in
+// UpToDate (controlplane/kubeadm/pkg/filters.go): the version, the infrastructure template, the bootstrap configuration
+// without the fields that it ignores there, and rollout.after when that time is reached.
 //
 // In doubt it returns false: a missed rollout comes again, an unwanted one is an incident.
 func Rolls(stored, requested map[string]any, now time.Time) bool {

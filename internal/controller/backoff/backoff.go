@@ -83,7 +83,8 @@ type clusterKey struct{}
 
 // ForCluster returns a context for a pass over a Cluster, by which Contested reports contested writes.
 func (c *Client) ForCluster(ctx context.Context, cluster client.Object) context.Context {
-	key, desired := client.ObjectKeyFromObject(cluster), string(cluster.GetUID())+cluster.GetLabels()[contract.LabelEnabled]
+	key := client.ObjectKeyFromObject(cluster)
+	desired := string(cluster.GetUID()) + cluster.GetLabels()[contract.LabelEnabled]
 	for _, name := range contract.UserAnnotations() {
 		desired += "\n" + cluster.GetAnnotations()[name]
 	}

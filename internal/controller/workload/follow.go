@@ -198,9 +198,9 @@ const RestoredMessage = "all nodes are restored; condition " + contract.Conditio
 	" says what is left in the workload cluster"
 
 // turn decides about the nodes of a workload cluster, and labels those whose turn it is.
-func (f *Follower) turn(ctx context.Context, p *controller.Pass, key client.ObjectKey, remote client.Reader, view View) (
-	Decision, error,
-) {
+func (f *Follower) turn(ctx context.Context, p *controller.Pass, key client.ObjectKey, remote client.Reader,
+	view View,
+) (Decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, remoteTime)
 	defer cancel()
 	if err := f.look(ctx, key, remote, &view); err != nil {
