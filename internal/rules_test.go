@@ -209,7 +209,7 @@ func TestWholes_AreNotOfClusterAPI(t *testing.T) {
 func TestForms_AreThoseOfClusterAPI(t *testing.T) {
 	t.Parallel()
 	object := regexp.MustCompile(`^(Cluster|ClusterClass|Pool|Machine|MachineDeployment|MachinePool|Kubeadm(ControlPlane|Config)(Template)?|Object)$`)
-	compare(t, forms, func(name string, declared *ast.TypeSpec) bool {
+	compare(t, forms, func(_ string, declared *ast.TypeSpec) bool {
 		return object.MatchString(declared.Name.Name) && !declared.Assign.IsValid()
 	}, "is a second form of an object: use Cluster API's type")
 }

@@ -37,7 +37,7 @@ func PathOf(object BootstrapObject) []string {
 func Locate(object BootstrapObject, text []byte) patch.Location {
 	at := patch.Location{Decoded: text == nil}
 	if text == nil {
-		text, _ = json.Marshal(object) // the types of an API can be encoded
+		text, _ = json.Marshal(object) //nolint:errchkjson // the types of an API can be encoded
 	}
 	parents, most := parentsOf(object)
 	at.Parents = parents

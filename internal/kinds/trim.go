@@ -45,18 +45,20 @@ func trimMetadata(o metav1.Object) {
 }
 
 func trimTopology(t *clusterv1.Topology) {
-	lists := [][]clusterv1.ClusterVariable{t.Variables, t.ControlPlane.Variables.Overrides}
+	trimVariables(t.Variables)
+	trimVariables(t.ControlPlane.Variables.Overrides)
 	for i := range t.Workers.MachineDeployments {
-		lists = append(lists, t.Workers.MachineDeployments[i].Variables.Overrides)
+		trimVariables(t.Workers.MachineDeployments[i].Variables.Overrides)
 	}
 	for i := range t.Workers.MachinePools {
-		lists = append(lists, t.Workers.MachinePools[i].Variables.Overrides)
+		trimVariables(t.Workers.MachinePools[i].Variables.Overrides)
 	}
-	for _, list := range lists {
-		for i := range list {
-			if list[i].Name != contract.VariableName {
-				list[i].Value.Raw = nil
-			}
+}
+
+func trimVariables(list []clusterv1.ClusterVariable) {
+	for i := range list {
+		if list[i].Name != contract.VariableName {
+			list[i].Value.Raw = nil
 		}
 	}
 }

@@ -69,8 +69,8 @@ func FileSize(format string, f File) int {
 
 var filler = strings.Repeat("x", 128<<10) //nolint:gochecknoglobals // a constant
 
-// Filler returns a text that a cache keeps in place of a content: it has the same FileSize, as far as limits of user data
-// depend on it, and takes no memory, as all share one string. ReadsContent is false for it.
+// Filler returns a text that a cache keeps in place of a content: it has the same FileSize, as far as limits of user
+// data depend on it, and takes no memory, as all share one string. ReadsContent is false for it.
 func Filler(format string, f File) string {
 	size := len(f.Content)
 	if bootstrapv1.Format(format) != bootstrapv1.Ignition || !f.Other {

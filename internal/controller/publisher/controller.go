@@ -138,11 +138,10 @@ func ofVersions() predicate.Funcs {
 	}
 }
 
-// versionOf returns the Kubernetes version that a whole control plane runs, or "" if it is not known. Cluster API's
-// contract for control planes has it in this field, whatever replaces it in this kind.
+// versionOf returns the Kubernetes version that a whole control plane runs, or "" if it is not known.
 func versionOf(object client.Object) string {
 	if controlPlane, ok := object.(*controlplanev1.KubeadmControlPlane); ok {
-		return controlPlane.Status.Version
+		return controlPlane.Status.Version //nolint:staticcheck // Cluster API v1.13 has no status.versions
 	}
 	return ""
 }

@@ -84,7 +84,7 @@ func TestEvents_OfAControlPlaneAreThoseOfItsVersion(t *testing.T) {
 	t.Parallel()
 	at := func(version string) *controlplanev1.KubeadmControlPlane {
 		object := &controlplanev1.KubeadmControlPlane{}
-		object.Status.Version = version
+		object.Status.Version = version //nolint:staticcheck // see versionOf
 		return object
 	}
 	p := ofVersions()
