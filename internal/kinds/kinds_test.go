@@ -1,7 +1,6 @@
 package kinds_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,25 +8,13 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
-
-func read[T any](t *testing.T, text string) *T {
-	t.Helper()
-	into := new(T)
-	if err := kinds.Decode([]byte(text), into); err != nil {
-		t.Fatal(err)
-	}
-	return into
-}
 
 // TestView_IsTheSameInBothVersions has a spec with everything that decisions read, and more.
 func TestView_IsTheSameInBothVersions(t *testing.T) {
@@ -236,117 +223,4 @@ func ensureAndRemove(t *testing.T, kind, text string, recipe patch.Recipe, raw b
 		text = string(applied)
 	}
 	return text, true
-}
-
-// full has a value in each field that a rule reads, and in those that a cache drops.
-const full = `"metadata": {"name": "a", "annotations": {"` + corev1.LastAppliedConfigAnnotation + `": "{}"},
-	"managedFields": [{"manager": "x"}], "finalizers": ["f"], "labels": {"a": "b"}}`
-
-// TestTrim_LosesNothingThatIsRead keeps that there are annotations, too: a patch that adds the first one would replace
-// those that were trimmed.
-func TestTrim_LosesNothingThatIsRead(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("lorem ipsum\\n", 500)
-	spec := `{"format": "cloud-config", "verbosity": 3, "preKubeadmCommands": ["a"], "clusterConfiguration": {
-			"apiServer": {"extraArgs": [{"name": "authentication-config", "value": "/etc/kubernetes/auth.yaml"}]}},
-		"files": [
-			{"path": "/etc/mine", "content": "` + long + `"},
-			{"path": "` + contract.PathProxyEnv + `", "content": "theirs"},
-			{"path": "/etc/systemd/system/kubelet.service.d/a.conf", "content": "eA==", "encoding": "base64"},
-			{"path": "/opt/x.sh", "content": "cp a /etc/systemd/system/kubelet.service.d/zz.conf"},
-			{"path": "/etc/containerd/certs.d/docker.io/hosts.toml", "content": "[host.\"https://m.example.com\"]"},
-			{"path": "/etc/kubernetes/auth.yaml", "content": "kubeConfigFile: /etc/webhook.conf"},
-			{"path": "/etc/webhook.conf", "content": "server: https://w.example.com"}
-		], "ignition": {"containerLinuxConfig": {"additionalConfig": "storage: {files: [{path: ` + contract.PathProxyEnv + `}]}"}}}`
-	conditions := func(types ...string) string {
-		var list []string
-		for _, of := range append(types, "Other") {
-			list = append(list, `{"type": "`+of+`", "status": "True", "reason": "R", "lastTransitionTime": "2026-01-01T00:00:00Z"}`)
-		}
-		return `[` + strings.Join(list, ",") + `]`
-	}
-	for kind, test := range map[string]struct {
-		object client.Object
-		text   string
-		keeps  []string
-	}{
-		"KubeadmControlPlane": {
-			&controlplanev1.KubeadmControlPlane{}, `"spec": {"version": "v1", "kubeadmConfigSpec": ` + spec + `},
-				"status": {"replicas": 1, "conditions": ` + conditions("RollingOut", "Paused") + `}`, []string{"RollingOut", "Paused"},
-		},
-		"KubeadmConfigTemplate": {&bootstrapv1.KubeadmConfigTemplate{}, `"spec": {"template": {"spec": ` + spec + `}}`, nil},
-		"KubeadmConfig": {
-			&bootstrapv1.KubeadmConfig{}, `"spec": ` + spec + `, "status": {"dataSecretName": "d",
-				"conditions": ` + conditions("DataSecretAvailable") + `}`, []string{"DataSecretAvailable"},
-		},
-	} {
-		for range 2 { // a transform may see what it made
-			if len(test.text) > 0 {
-				if err := kinds.Decode([]byte("{"+full+","+test.text+"}"), test.object); err != nil {
-					t.Fatal(err)
-				}
-			}
-			whole, _ := test.object.DeepCopyObject().(client.Object)
-			if _, err := kinds.Trim(test.object); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := kinds.Trim(test.object); err != nil {
-				t.Fatal(err)
-			}
-			checkMetadata(t, kind, test.object)
-			got, want := kinds.View(test.object), kinds.View(whole)
-			if content := got.Files[0].Content; patch.FileSize(got.Format, got.Files[0]) != patch.FileSize(want.Format, want.Files[0]) ||
-				strings.Contains(content, "lorem") {
-				t.Errorf("%s: %d bytes of a content", kind, len(content))
-			}
-			got.Files[0].Content = want.Files[0].Content
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", kind, diff)
-			}
-			hosts := kinds.Hosts(kinds.SpecOf(test.object))
-			if diff := cmp.Diff(kinds.Hosts(kinds.SpecOf(whole)), hosts); diff != "" || len(hosts) != 2 {
-				t.Errorf("%s: %d hosts (-want +got):\n%s", kind, len(hosts), diff)
-			}
-			text, err := json.Marshal(test.object)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, condition := range append(test.keeps, "Other") {
-				if kept := strings.Contains(string(text), `"type":"`+condition+`"`); kept != (condition != "Other") {
-					t.Errorf("%s keeps condition %s: %t", kind, condition, kept)
-				}
-			}
-		}
-	}
-}
-
-func checkMetadata(t *testing.T, kind string, object client.Object) {
-	t.Helper()
-	if object.GetManagedFields() != nil || object.GetAnnotations() == nil || len(object.GetAnnotations()) > 0 ||
-		object.GetName() != "a" || object.GetLabels()["a"] != "b" || object.GetFinalizers()[0] != "f" {
-		t.Errorf("%s has metadata %+v", kind, object)
-	}
-}
-
-// TestTrim_KeepsOneVariable has it in each list of a topology.
-func TestTrim_KeepsOneVariable(t *testing.T) {
-	t.Parallel()
-	const variables = `[{"name": "` + contract.VariableName + `", "value": {"secretName": "s"}}, {"name": "other", "value": "secret"}]`
-	cluster := read[clusterv1.Cluster](t, `{`+full+`, "spec": {"topology": {"version": "v1", "variables": `+variables+`,
-		"controlPlane": {"variables": {"overrides": `+variables+`}}, "workers": {
-			"machineDeployments": [{"variables": {"overrides": `+variables+`}}],
-			"machinePools": [{"variables": {"overrides": `+variables+`}}]}}}}`)
-	if _, err := kinds.Trim(cluster); err != nil {
-		t.Fatal(err)
-	}
-	checkMetadata(t, "Cluster", cluster)
-	topology := cluster.Spec.Topology
-	for i, v := range [][]clusterv1.ClusterVariable{
-		topology.Variables, topology.ControlPlane.Variables.Overrides,
-		topology.Workers.MachineDeployments[0].Variables.Overrides, topology.Workers.MachinePools[0].Variables.Overrides,
-	} {
-		if string(v[0].Value.Raw) != `{"secretName": "s"}` || v[1].Value.Raw != nil || v[1].Name != "other" {
-			t.Errorf("variables of list %d are %s", i, v)
-		}
-	}
 }

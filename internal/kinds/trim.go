@@ -67,7 +67,7 @@ func trimFiles(spec *bootstrapv1.KubeadmConfigSpec) {
 	read := new(walk).spec(spec)
 	for i := range spec.Files {
 		f := fileOf(&spec.Files[i])
-		if !read[i] && !patch.IsManagedFile(f) && !patch.ReadsContent(f) {
+		if !read[i] && !patch.ReadsContent(f) {
 			spec.Files[i].Content = patch.Filler(string(spec.Format), f)
 		}
 	}

@@ -22,7 +22,7 @@ type SecretKey struct {
 type File struct {
 	Path, Owner, Permissions string
 	// Content is the inline content, in the encoding of the API that Encoding names, "" for none. A caller may have
-	// Filler in its place for a file that is not managed and for which ReadsContent is false.
+	// Filler in its place for a file for which ReadsContent is false.
 	Content, Encoding string
 	// ContentFrom is set instead of Content for a file that comes from a Secret.
 	ContentFrom SecretKey
