@@ -58,7 +58,9 @@ func (s *stored) write(edits []patch.Edit, version int) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	operations, err := json.Marshal(operations(o, edits, map[string]string{contract.AnnotationOutputVersion: record}))
+	operations, err := json.Marshal(operations(o, plan.Decision{
+		Edits: edits, Annotations: map[string]string{contract.AnnotationOutputVersion: record},
+	}, nil))
 	if err != nil {
 		s.Fatal(err)
 	}

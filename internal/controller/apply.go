@@ -9,10 +9,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,24 +100,23 @@ const (
 // Write applies the edits of a decision to o, unless another manager keeps reverting them, and its annotations. It
 // returns the entries that o has then.
 func (w *Writer) Write(ctx context.Context, o Object, decision plan.Decision) (patch.Spec, Change, error) {
-	edits, annotations := decision.Edits, decision.Annotations
-	if len(edits) == 0 {
-		if len(plan.AnnotationOperations(o.GetAnnotations(), annotations)) == 0 {
+	if len(decision.Edits) == 0 {
+		if len(plan.AnnotationOperations(o.GetAnnotations(), decision.Annotations)) == 0 {
 			return o.Spec, Unchanged, nil
 		}
-		return o.Spec, Unchanged, w.Annotate(ctx, o.BootstrapObject, annotations)
-	}
-	data, err := json.Marshal(operations(o, edits, annotations))
-	if err != nil {
-		return o.Spec, Unchanged, fmt.Errorf("encoding patch of %s: %w", o, err)
+		return o.Spec, Unchanged, w.Annotate(ctx, o.BootstrapObject, decision.Annotations)
 	}
 	change := Added
 	if decision.Version == 0 {
 		change = Removed
 	}
-	ctrl.LoggerFrom(ctx).Info("Patching bootstrap object", o.Kind, klog.KObj(o), "edits", len(edits), "removing",
-		change == Removed)
-	if err := w.patchJSON(ctx, o.BootstrapObject, data); err != nil {
+	ctrl.LoggerFrom(ctx).Info("Patching bootstrap object", o.Kind, klog.KObj(o), "edits", len(decision.Edits),
+		"removing", change == Removed)
+	err := w.send(ctx, o, decision, nil)
+	if apierrors.IsInvalid(err) {
+		err = w.sendBesideUnknown(ctx, o, decision, err)
+	}
+	if err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return o.Spec, Unchanged, nil // deleted meanwhile; its deletion enqueues the Cluster
 		}
@@ -129,6 +130,41 @@ func (w *Writer) Write(ctx context.Context, o Object, decision plan.Decision) (p
 		return spec, Unchanged, w.Annotate(ctx, o.BootstrapObject, map[string]string{clusterv1.PausedAnnotation: ""})
 	}
 	return spec, Unchanged, nil
+}
+
+// send sends the edits of a decision. text is o in JSON; without it, they are refused if they would replace fields that
+// the type of o does not know.
+func (w *Writer) send(ctx context.Context, o Object, decision plan.Decision, text []byte) error {
+	data, err := json.Marshal(operations(o, decision, text))
+	if err != nil {
+		return fmt.Errorf("encoding it: %w", err)
+	}
+	spec := kinds.SpecOf(o.BootstrapObject)
+	before := *spec
+	*spec = bootstrapv1.KubeadmConfigSpec{} // the client decodes the answer into it, and keeps what the answer lacks
+	if err := w.patchJSON(ctx, o.BootstrapObject, data); err != nil {
+		*spec = before
+		return err
+	}
+	return nil
+}
+
+// sendBesideUnknown sends refused edits again, for o as the API server has it.
+func (w *Writer) sendBesideUnknown(ctx context.Context, o Object, decision plan.Decision, refused error) error {
+	live := &unstructured.Unstructured{}
+	kind, err := w.Client.GroupVersionKindFor(o.BootstrapObject)
+	if err == nil {
+		live.SetGroupVersionKind(kind)
+		err = w.Live.Get(ctx, client.ObjectKeyFromObject(o), live)
+	}
+	if err != nil {
+		return refused
+	}
+	text, err := live.MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("encoding it: %w", err)
+	}
+	return w.send(ctx, o, decision, text)
 }
 
 // isDone reports whether spec is as decided. It is not if the write was contested, or others undid it in the request.
@@ -162,11 +198,11 @@ func (w *Writer) patchJSON(ctx context.Context, object client.Object, data []byt
 	return CacheBehind(kind.Kind, object)
 }
 
-// operations is the JSON patch of edits on o. It fails on the API server if o has changed since it was read.
-func operations(o Object, edits []patch.Edit, annotations map[string]string) []patch.Operation {
+// operations is the JSON patch of a decision on o. It fails on the API server if o has changed since it was read.
+func operations(o Object, decision plan.Decision, text []byte) []patch.Operation {
 	ops := []patch.Operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: o.GetResourceVersion()}}
-	ops = append(ops, patch.Operations(kinds.Locate(o.BootstrapObject, nil), o.Spec, edits)...)
-	return append(ops, plan.AnnotationOperations(o.GetAnnotations(), annotations)...)
+	ops = append(ops, patch.Operations(kinds.Locate(o.BootstrapObject, text), o.Spec, decision.Edits)...)
+	return append(ops, plan.AnnotationOperations(o.GetAnnotations(), decision.Annotations)...)
 }
 
 // Annotate sets annotations of an object and removes those with an empty value.

@@ -5,10 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -177,27 +177,30 @@ func (c *Controller) replace(ctx context.Context, p *Pass, group behind) (bool, 
 		!plan.Replaces(group.replaceable, after.Time) {
 		return false, err
 	}
-	target, kind := object, types.MergePatchType
-	var change any = map[string]any{
-		"metadata": map[string]any{"resourceVersion": object.GetResourceVersion()},
-		"spec":     map[string]any{"rollout": map[string]any{"after": c.Now().UTC().Format(time.RFC3339)}},
-	}
+	now := c.Now().UTC().Format(time.RFC3339)
+	target, kind, changes := object, types.MergePatchType, []any{rolloutAfter(object, now)}
 	if plan.IsTopologyOwned(object.GetLabels()) {
 		// The topology controller would revert it; it copies the time from the Cluster.
-		if target, kind, change = cluster, types.JSONPatchType, c.topologyRollout(cluster, group, object); change == nil {
+		target = cluster
+		if kind, changes = topologyRollout(cluster, group, object, now); changes == nil {
 			return false, nil
 		}
 	}
 	if err := p.CheckCurrent(ctx); err != nil {
 		return false, err
 	}
-	data, err := json.Marshal(change)
-	if err != nil {
-		return false, fmt.Errorf("encoding rollout of %s %s: %w", group.Kind, klog.KObj(object), err)
-	}
 	ctrl.LoggerFrom(ctx).Info("Rolling out, because Machines are behind and annotation rollout is Immediate", group.Kind,
 		klog.KObj(object), "machines", len(group.Machines))
-	err = c.Client.Patch(ctx, target, client.RawPatch(kind, data), client.FieldOwner(contract.Name))
+	for _, change := range changes {
+		data, encodeErr := json.Marshal(change)
+		if encodeErr != nil {
+			return false, fmt.Errorf("encoding rollout of %s %s: %w", group.Kind, klog.KObj(object), encodeErr)
+		}
+		err = c.Client.Patch(ctx, target, client.RawPatch(kind, data), client.FieldOwner(contract.Name))
+		if !apierrors.IsInvalid(err) {
+			break
+		}
+	}
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("setting rollout.after of %s %s: %w", group.Kind, klog.KObj(object), err)
 	}
@@ -205,42 +208,45 @@ func (c *Controller) replace(ctx context.Context, p *Pass, group behind) (bool, 
 	return true, nil
 }
 
-// topologyRollout is the JSON patch that sets rollout.after in the topology of the Cluster, or nil: the object is not
-// in the topology any more, or the time is already set and will reach the object.
-func (c *Controller) topologyRollout(cluster *clusterv1.Cluster, group behind, object client.Object) any {
-	spec := cluster.Spec.Topology
-	if !spec.IsDefined() {
-		return nil
+// rolloutAfter is the merge patch that sets rollout.after to now in a part of the spec of an object.
+func rolloutAfter(object client.Object, now string, path ...string) any {
+	spec := map[string]any{"rollout": map[string]any{"after": now}}
+	for _, name := range slices.Backward(path) {
+		spec = map[string]any{name: spec}
 	}
-	after := spec.ControlPlane.Rollout.After
-	isZero := func(value any) bool { return reflect.ValueOf(value).IsZero() }
-	parents := []string{"/spec/topology/controlPlane", "/spec/topology/controlPlane/rollout"}
-	exist := []bool{!isZero(spec.ControlPlane), !isZero(spec.ControlPlane.Rollout)}
-	if group.Kind == intent.KindMachineDeployment {
-		name := object.GetLabels()[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
-		i := slices.IndexFunc(spec.Workers.MachineDeployments,
-			func(p clusterv1.MachineDeploymentTopology) bool { return p.Name == name })
-		if i < 0 {
-			return nil
+	return map[string]any{
+		"metadata": map[string]any{"resourceVersion": object.GetResourceVersion()}, "spec": spec,
+	}
+}
+
+// topologyRollout are the patches that set rollout.after in the topology of the Cluster. Each is for a Cluster for
+// which the API server refuses the one before. There are none if the object is not in the topology any more, or if the
+// time is already set and will reach the object.
+func topologyRollout(
+	cluster *clusterv1.Cluster, group behind, object client.Object, now string,
+) (types.PatchType, []any) {
+	topology := cluster.Spec.Topology
+	if group.Kind == plan.KindControlPlane {
+		if !topology.IsDefined() || !plan.Replaces(group.replaceable, topology.ControlPlane.Rollout.After.Time) {
+			return "", nil
 		}
-		after = spec.Workers.MachineDeployments[i].Rollout.After
-		parents, exist = []string{fmt.Sprintf("/spec/topology/workers/machineDeployments/%d/rollout", i)},
-			[]bool{!isZero(spec.Workers.MachineDeployments[i].Rollout)}
+		return types.MergePatchType, []any{rolloutAfter(cluster, now, "topology", "controlPlane")}
 	}
-	if !plan.Replaces(group.replaceable, after.Time) {
-		return nil
+	name := object.GetLabels()[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
+	i := slices.IndexFunc(topology.Workers.MachineDeployments,
+		func(p clusterv1.MachineDeploymentTopology) bool { return p.Name == name })
+	if i < 0 || !plan.Replaces(group.replaceable, topology.Workers.MachineDeployments[i].Rollout.After.Time) {
+		return "", nil
 	}
-	operations := []patch.Operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: cluster.ResourceVersion}}
-	for i, parent := range parents {
-		if !exist[i] {
-			if i == 0 || exist[i-1] {
-				operations = append(operations, patch.IsAbsent(parent))
-			}
-			operations = append(operations, patch.Operation{Op: "add", Path: parent, Value: struct{}{}})
+	path := fmt.Sprintf("/spec/topology/workers/machineDeployments/%d/rollout", i)
+	version := patch.Operation{Op: "replace", Path: "/metadata/resourceVersion", Value: cluster.ResourceVersion}
+	set := []patch.Operation{version, {Op: "add", Path: path + "/after", Value: now}}
+	if topology.Workers.MachineDeployments[i].Rollout == (clusterv1.MachineDeploymentTopologyRolloutSpec{}) {
+		// It may have fields that this version does not know; then the second patch is possible.
+		absent := []patch.Operation{
+			version, patch.IsAbsent(path), {Op: "add", Path: path, Value: map[string]string{"after": now}},
 		}
+		return types.JSONPatchType, []any{absent, set}
 	}
-	return append(operations, patch.Operation{
-		Op: "add", Path: parents[len(parents)-1] + "/after",
-		Value: c.Now().UTC().Format(time.RFC3339),
-	})
+	return types.JSONPatchType, []any{set}
 }

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -195,14 +194,11 @@ func TestReplace_SetsTheTimeOnce(t *testing.T) {
 	t.Parallel()
 	const (
 		merge  = `{"metadata":{"resourceVersion":"7"},"spec":{"rollout":{"after":"2026-01-01T12:00:00Z"}}}`
-		base   = `{"op":"replace","path":"/metadata/resourceVersion","value":"7"}`
-		parts  = `,{"op":"add","path":"%s","value":{}}`
-		absent = `,{"op":"test","path":"%s","value":null}`
-		last   = `,{"op":"add","path":"%s/after","value":"2026-01-01T12:00:00Z"}`
-
-		spec        = "/spec/topology/controlPlane"
-		rollout     = "/spec/topology/controlPlane/rollout"
-		poolRollout = "/spec/topology/workers/machineDeployments/1/rollout"
+		plane  = `{"metadata":{"resourceVersion":"7"},"spec":{"topology":{"controlPlane":{"rollout":{"after":"2026-01-01T12:00:00Z"}}}}}`
+		base   = `[{"op":"replace","path":"/metadata/resourceVersion","value":"7"}`
+		path   = `"/spec/topology/workers/machineDeployments/1/rollout`
+		first  = base + `,{"op":"test","path":` + path + `","value":null},{"op":"add","path":` + path + `","value":{"after":"2026-01-01T12:00:00Z"}}]`
+		second = base + `,{"op":"add","path":` + path + `/after","value":"2026-01-01T12:00:00Z"}]`
 	)
 	notFound := apierrors.NewNotFound(schema.GroupResource{}, "cp")
 	refused := errors.New("refused")
@@ -258,12 +254,12 @@ func TestReplace_SetsTheTimeOnce(t *testing.T) {
 		"a rollout that has begun":    {kind: plan.KindControlPlane, object: cp(func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Rollout.After = after(time.Second) })},
 		"a rollout of tomorrow":       {kind: intent.KindMachineDeployment, object: &clusterv1.MachineDeployment{ObjectMeta: named("g"), Spec: clusterv1.MachineDeploymentSpec{Rollout: clusterv1.MachineDeploymentRolloutSpec{After: after(24 * time.Hour)}}}},
 		"a topology that is gone":     {kind: plan.KindControlPlane, object: ownedPlane},
-		"a topology without the part": {kind: plan.KindControlPlane, object: ownedPlane, topology: pools(), target: "one", write: "[" + base + fmt.Sprintf(absent+parts+parts+last, spec, spec, rollout, rollout) + "]"},
-		"a topology's control plane":  {kind: plan.KindControlPlane, object: ownedPlane, topology: clusterv1.Topology{ControlPlane: clusterv1.ControlPlaneTopology{Replicas: new(int32(3))}}, target: "one", write: "[" + base + fmt.Sprintf(absent+parts+last, rollout, rollout, rollout) + "]"},
-		"its second rollout":          {kind: plan.KindControlPlane, object: ownedPlane, topology: rolling(-time.Second), target: "one", write: "[" + base + fmt.Sprintf(last, rollout) + "]"},
+		"a topology without the part": {kind: plan.KindControlPlane, object: ownedPlane, topology: pools(), target: "one", write: plane},
+		"a topology's control plane":  {kind: plan.KindControlPlane, object: ownedPlane, topology: clusterv1.Topology{ControlPlane: clusterv1.ControlPlaneTopology{Replicas: new(int32(3))}}, target: "one", write: plane},
+		"its second rollout":          {kind: plan.KindControlPlane, object: ownedPlane, topology: rolling(-time.Second), target: "one", write: plane},
 		"its rollout that has begun":  {kind: plan.KindControlPlane, object: ownedPlane, topology: rolling(time.Second)},
-		"a topology's pool":           {kind: intent.KindMachineDeployment, object: ownedPool, topology: pools("x", "workers"), target: "one", write: "[" + base + fmt.Sprintf(absent+parts+last, poolRollout, poolRollout, poolRollout) + "]"},
-		"a pool's second rollout":     {kind: intent.KindMachineDeployment, object: ownedPool, topology: rolling(-time.Second), target: "one", write: "[" + base + fmt.Sprintf(last, poolRollout) + "]"},
+		"a topology's pool":           {kind: intent.KindMachineDeployment, object: ownedPool, topology: pools("x", "workers"), target: "one", write: first},
+		"a pool's second rollout":     {kind: intent.KindMachineDeployment, object: ownedPool, topology: rolling(-time.Second), target: "one", write: second},
 		"a pool's that has begun":     {kind: intent.KindMachineDeployment, object: ownedPool, topology: rolling(time.Second)},
 		"a pool that is removed":      {kind: intent.KindMachineDeployment, object: ownedPool, topology: pools("x")},
 	} {

@@ -14,6 +14,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
 // TestView_IsTheSameInBothVersions has a spec with everything that decisions read, and more.
@@ -52,10 +53,7 @@ func TestView_IsTheSameInBothVersions(t *testing.T) {
 			if strings.HasPrefix(kind, "KubeadmControlPlane") {
 				group = "controlplane.cluster.x-k8s.io/"
 			}
-			got := kinds.NewBootstrapObject(kind)
-			if kind == "KubeadmControlPlaneTemplate" {
-				got = &controlplanev1.KubeadmControlPlaneTemplate{}
-			}
+			got := newObject(kind)
 			if err := kinds.Decode(fmt.Appendf(nil, object, group+version, kind, in), got); err != nil {
 				t.Fatal(err)
 			}
@@ -124,39 +122,44 @@ func TestLocate_IsThatOfTheObject(t *testing.T) {
 }
 
 // TestOperations_KeepWhatTheTypesDoNotKnow writes every path against objects of which any part holds a field that the
-// types do not know, or is absent: a patch either fails, or loses none of them.
+// types do not know, or is absent: a patch either fails, or loses none of them. It fails only for an object of a cache.
 func TestOperations_KeepWhatTheTypesDoNotKnow(t *testing.T) {
 	t.Parallel()
 	recipe, err := patch.NewRecipe(patch.Options{Targets: contract.Targets(), SecretName: "s"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	const unknown = `"unknown": {"in": %d}`
 	done, refused := 0, 0
-	for _, kind := range []string{"KubeadmControlPlane", "KubeadmConfigTemplate", "KubeadmConfig"} {
-		path := kinds.PathOf(kinds.NewBootstrapObject(kind))
+	check := func(kind, text string) {
+		for _, reader := range []string{"controller", "webhook", "hook"} {
+			applied, ok := ensureAndRemove(t, kind, text, recipe, reader)
+			switch {
+			case ok:
+				done++
+			case reader == "controller":
+				refused++
+			default:
+				t.Errorf("the patch of the %s for %s is refused", reader, text)
+			}
+			if ok && strings.Count(applied, unknown) != strings.Count(text, unknown) {
+				t.Errorf("the %s loses an unknown field of %s: %s", reader, text, applied)
+			}
+		}
+	}
+	for _, kind := range []string{
+		"KubeadmControlPlane", "KubeadmControlPlaneTemplate", "KubeadmConfigTemplate", "KubeadmConfig",
+	} {
+		path := kinds.PathOf(newObject(kind))
 		for depth := range len(path) + 1 { // how many parents there are
 			for marks := range 1 << (depth + 1) { // which of them have an unknown field
-				for _, inner := range []string{``, `"verbosity": 1`, `"preKubeadmCommands": ["own"]`} {
-					if inner != "" && depth < len(path) {
-						continue
-					}
-					text := objectOf(path[:depth], marks, unknown, inner)
-					for _, raw := range []bool{false, true} {
-						applied, ok := ensureAndRemove(t, kind, text, recipe, raw)
-						if raw && !ok {
-							t.Errorf("the patch of %s is refused", text)
-						}
-						if !ok {
-							refused++
-							continue
-						}
-						done++
-						for i := range depth + 1 {
-							mark := fmt.Sprintf(unknown, i)
-							if strings.Contains(text, mark) && !strings.Contains(strings.ReplaceAll(applied, " ", ""), strings.ReplaceAll(mark, " ", "")) {
-								t.Errorf("%s (raw %t) lost %s: %s", text, raw, mark, applied)
-							}
+				for _, metadata := range []string{
+					`"metadata":{},`, `"metadata":{` + unknown + `},`, `"metadata":{"annotations":{"a":"b"},` + unknown + `},`,
+				} {
+					for _, inner := range []string{
+						``, `"verbosity":1`, `"preKubeadmCommands":["own"]`, `"files":[{"path":"/a",` + unknown + `}]`,
+					} {
+						if inner == "" || depth == len(path) {
+							check(kind, strings.Replace("{"+metadata+objectOf(path[:depth], marks, inner)[1:], ",}", "}", 1))
 						}
 					}
 				}
@@ -168,26 +171,37 @@ func TestOperations_KeepWhatTheTypesDoNotKnow(t *testing.T) {
 	}
 }
 
-// objectOf returns nested objects. Those whose bit is set have an unknown field with their depth.
-func objectOf(path []string, marks int, unknown, inner string) string {
+// unknown is a field of a later version.
+const unknown = `"unknown":{"in":1}`
+
+func newObject(kind string) kinds.BootstrapObject {
+	if kind == "KubeadmControlPlaneTemplate" {
+		return &controlplanev1.KubeadmControlPlaneTemplate{}
+	}
+	return kinds.NewBootstrapObject(kind)
+}
+
+// objectOf returns nested objects. Those whose bit is set have an unknown field.
+func objectOf(path []string, marks int, inner string) string {
 	text := inner
 	for depth := len(path); depth >= 0; depth-- {
 		if depth < len(path) {
-			text = `"` + path[depth] + `": ` + text
+			text = `"` + path[depth] + `":` + text
 		}
 		if marks&(1<<depth) != 0 {
-			text = strings.Trim(text+", "+fmt.Sprintf(unknown, depth), ", ")
+			text = strings.Trim(text+","+unknown, ",")
 		}
 		text = "{" + text + "}"
 	}
 	return text
 }
 
-// ensureAndRemove adds the entries to an object and removes them, with patches by the object in JSON or as a cache has
-// it. It reports whether both could be applied.
-func ensureAndRemove(t *testing.T, kind, text string, recipe patch.Recipe, raw bool) (string, bool) {
+// ensureAndRemove adds entries and an annotation to an object and removes them, with the patches that the controller
+// makes of an object of a cache, the webhook of one in JSON, and the hook, which has no metadata. It reports whether all
+// could be applied.
+func ensureAndRemove(t *testing.T, kind, text string, recipe patch.Recipe, reader string) (string, bool) {
 	t.Helper()
-	for _, edits := range []func(patch.Spec) []patch.Edit{
+	for i, edits := range []func(patch.Spec) []patch.Edit{
 		func(spec patch.Spec) []patch.Edit {
 			ensured, err := patch.Ensure(spec, recipe)
 			if err != nil {
@@ -197,18 +211,25 @@ func ensureAndRemove(t *testing.T, kind, text string, recipe patch.Recipe, raw b
 		},
 		patch.Remove,
 	} {
-		object := kinds.NewBootstrapObject(kind)
+		object := newObject(kind)
 		if err := kinds.Decode([]byte(text), object); err != nil {
 			t.Fatal(err)
 		}
-		var known []byte
-		if raw {
-			known = []byte(text)
-		} else if _, err := kinds.Trim(object); err != nil {
-			t.Fatal(err)
+		known := []byte(text)
+		if reader == "controller" {
+			known = nil
+			if _, err := kinds.Trim(object); err != nil {
+				t.Fatal(err)
+			}
 		}
-		spec := kinds.View(object)
-		encoded, err := patch.EncodePatch(patch.Operations(kinds.Locate(object, known), spec, edits(spec)))
+		at, spec := kinds.Locate(object, known), kinds.View(object)
+		var annotations []patch.Operation
+		if reader == "hook" {
+			at.Alone = 0
+		} else {
+			annotations = plan.AnnotationOperations(object.GetAnnotations(), map[string]string{"ours/x": []string{"1", ""}[i]})
+		}
+		encoded, err := patch.EncodePatch(append(patch.Operations(at, spec, edits(spec)), annotations...))
 		if err != nil {
 			t.Fatal(err)
 		}

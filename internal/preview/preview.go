@@ -338,10 +338,10 @@ func (d *dryRun) Patch(ctx context.Context, object client.Object, patch client.P
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)
 	}
-	d.record("patch", object, changesSpec(patch.Type(), data))
 	if err := d.Client.Patch(ctx, object, patch, options...); err != nil {
 		return fmt.Errorf("trying out a patch of %s: %w", object.GetName(), err)
 	}
+	d.record("patch", object, changesSpec(patch.Type(), data))
 	return nil
 }
 
