@@ -139,14 +139,16 @@ func (w *Writer) send(ctx context.Context, o Object, decision plan.Decision, tex
 	if err != nil {
 		return fmt.Errorf("encoding it: %w", err)
 	}
-	spec := kinds.SpecOf(o.BootstrapObject)
+	// The client decodes the answer into the object, and keeps what the answer lacks. A write that is skipped has none.
+	spec, uid := kinds.SpecOf(o.BootstrapObject), o.GetUID()
 	before := *spec
-	*spec = bootstrapv1.KubeadmConfigSpec{} // the client decodes the answer into it, and keeps what the answer lacks
-	if err := w.patchJSON(ctx, o.BootstrapObject, data); err != nil {
+	*spec = bootstrapv1.KubeadmConfigSpec{}
+	o.SetUID("")
+	if err = w.patchJSON(ctx, o.BootstrapObject, data); err != nil || o.GetUID() == "" {
 		*spec = before
-		return err
+		o.SetUID(uid)
 	}
-	return nil
+	return err
 }
 
 // sendBesideUnknown sends refused edits again, for o as the API server has it.

@@ -96,7 +96,7 @@ func TestWrite_LosesNothingUnknown(t *testing.T) {
 		plan.KindConfig:       {`{%s}`},
 	} {
 		for _, spec := range specs {
-			before := `{"metadata":{"namespace":"team","name":"one","resourceVersion":"7",` + unknown + `},"spec":` +
+			before := `{"metadata":{"namespace":"team","name":"one","uid":"1","resourceVersion":"7",` + unknown + `},"spec":` +
 				fmt.Sprintf(spec, unknown) + `}`
 			s := &later{texts: map[string]string{kind: before}}
 			w := &Writer{Client: backoff.New(s, s, noon), Live: s}
