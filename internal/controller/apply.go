@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -140,13 +141,12 @@ func (w *Writer) send(ctx context.Context, o Object, decision plan.Decision, tex
 		return fmt.Errorf("encoding it: %w", err)
 	}
 	// The client decodes the answer into the object, and keeps what the answer lacks. A write that is skipped has none.
-	spec, uid := kinds.SpecOf(o.BootstrapObject), o.GetUID()
+	spec, version := kinds.SpecOf(o.BootstrapObject), o.GetResourceVersion()
 	before := *spec
 	*spec = bootstrapv1.KubeadmConfigSpec{}
-	o.SetUID("")
-	if err = w.patchJSON(ctx, o.BootstrapObject, data); err != nil || o.GetUID() == "" {
+	err = w.patchJSON(ctx, o.BootstrapObject, data)
+	if err != nil || o.GetResourceVersion() == version && reflect.ValueOf(*spec).IsZero() {
 		*spec = before
-		o.SetUID(uid)
 	}
 	return err
 }
