@@ -214,6 +214,42 @@ func TestForms_AreThoseOfClusterAPI(t *testing.T) {
 	}, "is a second form of an object: use Cluster API's type")
 }
 
+// TestInterfaces_AreNotEmbeddedByWrappers holds that a method that is added to an interface of ours does not compile until
+// each reader has it: a struct that embeds the interface would pass it by. An interface without methods of its own,
+// as kinds.BootstrapObject, is implemented by types of others and gets none.
+func TestInterfaces_AreNotEmbeddedByWrappers(t *testing.T) {
+	t.Parallel()
+	interfaces, embedded := map[string]bool{}, map[string]string{}
+	for folder, files := range packages(t) {
+		name := filepath.Base(folder)
+		for _, file := range files {
+			ast.Inspect(file.syntax, func(n ast.Node) bool {
+				switch of := n.(type) {
+				case *ast.TypeSpec:
+					methods, is := of.Type.(*ast.InterfaceType)
+					interfaces[name+"."+of.Name.Name] = is &&
+						slices.ContainsFunc(methods.Methods.List, func(method *ast.Field) bool { return len(method.Names) > 0 })
+				case *ast.StructType:
+					for _, field := range of.Fields.List {
+						if of := types.ExprString(field.Type); len(field.Names) == 0 {
+							embedded[of], embedded[name+"."+of] = folder, folder
+						}
+					}
+				}
+				return true
+			})
+		}
+	}
+	if !interfaces["resolve.SecretReader"] {
+		t.Error("resolve.SecretReader is not found")
+	}
+	for of, folder := range embedded {
+		if interfaces[of] {
+			t.Errorf("package %s embeds %s: make it a field with a name, or do without the wrapper", folder, of)
+		}
+	}
+}
+
 // TestMemories_HaveAnOwner lists the types that outlive a call and change: those with a lock, and reconcilers and servers
 // with a map. The linter forbids variables of packages.
 func TestMemories_HaveAnOwner(t *testing.T) {

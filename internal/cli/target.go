@@ -106,11 +106,11 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 }
 
 // withoutFiles names Secrets as a management cluster does, without the files of manifests.
-type withoutFiles struct{ resolve.SecretReader }
+type withoutFiles struct{ secrets resolve.SecretReader }
 
 // ReadSecret implements resolve.SecretReader.
 func (w withoutFiles) ReadSecret(ctx context.Context, name types.NamespacedName) (*resolve.Secret, error) {
-	secret, err := w.SecretReader.ReadSecret(ctx, name)
+	secret, err := w.secrets.ReadSecret(ctx, name)
 	if secret != nil {
 		secret.Where = ""
 	}

@@ -157,7 +157,7 @@ func count(counter func(outcome string), outcome string) {
 func (c *Controller) resolve(ctx context.Context, p *Pass, override, pool string) (
 	settings *resolve.Resolution, out Outcome, err error,
 ) {
-	resolver := resolve.Resolver{Secrets: c.Memory, Now: c.Now, Object: pool}
+	resolver := resolve.Resolver{Now: c.Now, Object: pool}
 	resolution, err := c.Memory.Resolve(ctx, resolver, p.View, p.Options, override)
 	if found := finding.Of(err); len(found) > 0 {
 		count(c.Resolved, found[0].Reason)

@@ -123,8 +123,6 @@ type Resolution struct {
 	Complete bool
 	// Files are the data of a generated Secret that nodes read, nil if there is none. Nobody changes them.
 	Files map[string][]byte
-	// Watched reports whether a change of any Secret that was read is noticed at once, for Resolver.WarnUnlabelled.
-	Watched bool
 
 	// documents are the names of Secrets by Secret.Where.
 	documents map[string]string
@@ -215,7 +213,6 @@ func (r Resolver) Resolve(ctx context.Context, cluster intent.Cluster, options i
 	if rejected := finding.Of(err); len(rejected) > 0 {
 		return resolution, append(slices.Clip(rejected), unlabelled...)
 	}
-	resolution.Watched = len(unlabelled) == 0
 	resolution.Warnings = append(unlabelled, resolution.Warnings...)
 	resolution.Infrastructure = told
 	return resolution, err

@@ -57,10 +57,8 @@ type Memory struct {
 func (m *Memory) Resolve(ctx context.Context, r resolve.Resolver, cluster intent.Cluster, options intent.Options,
 	override string,
 ) (resolve.Resolution, error) {
-	r.Default, r.Infrastructure, r.Parsed, r.WarnUnlabelled = m.Installation, m, &m.parsed, true
-	if r.Secrets == nil {
-		r.Secrets = m
-	}
+	r.Secrets, r.Default, r.Infrastructure, r.Parsed = m, m.Installation, m, &m.parsed
+	r.WarnUnlabelled = m.Secrets == nil // nobody watches others
 	resolution, err := r.Resolve(ctx, cluster, options, override)
 	if m.Known != nil && finding.Of(err).Has(contract.ReasonSettingsNotFound) {
 		for _, name := range append(intent.SecretCandidates(cluster, override), m.Installation.Secret) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,7 +18,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -71,24 +69,12 @@ func (p Passes) Over(ctx context.Context, m *Manifests) (*Passes, error) {
 	}
 	resolver := m.Resolver(nil)
 	p.memory = &world.Memory{
-		Live: live{manifests: m}, Mapper: anyKind{}, Secrets: watched{resolver.Secrets}, Installation: resolver.Default,
+		Live: live{manifests: m}, Mapper: anyKind{}, Secrets: resolver.Secrets, Installation: resolver.Default,
 		Now: p.Now,
 	}
 	var err error
 	p.base, err = world.Of(ctx)
 	return &p, err
-}
-
-// watched has proxy Secrets without a warning that their changes take time.
-type watched struct{ resolve.SecretReader }
-
-// ReadSecret implements resolve.SecretReader.
-func (w watched) ReadSecret(ctx context.Context, name types.NamespacedName) (*resolve.Secret, error) {
-	secret, err := w.SecretReader.ReadSecret(ctx, name)
-	if secret != nil {
-		secret.Watched = true
-	}
-	return secret, err //nolint:wrapcheck // it is the reader
 }
 
 // Decided is a bootstrap object with the decision about it. Findings call it "it".
