@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -155,22 +154,11 @@ func (r Reader) ForeignUser(ctx context.Context, cluster intent.Cluster, o Objec
 	if o.Kind != plan.KindTemplate {
 		return nil, nil //nolint:nilnil // "no other user" is an answer, not an error
 	}
-	var deployments clusterv1.MachineDeploymentList
-	if err := r.Client.List(ctx, &deployments, client.InNamespace(cluster.Namespace),
-		client.MatchingFields{world.IndexBootstrap: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing MachineDeployments of %s: %w", o, err)
+	pools, err := world.Clusters{Client: r.Client}.Pools(ctx, o.Kind, cluster.Namespace, o.GetName())
+	if i := slices.IndexFunc(pools, func(p plan.Pool) bool { return p.Cluster != cluster.Name }); i >= 0 {
+		return &pools[i], nil
 	}
-	var others []plan.Pool
-	for i := range deployments.Items {
-		if p := plan.PoolOf(&deployments.Items[i]); p.Cluster != cluster.Name && p.Bootstrap.Kind == plan.KindTemplate {
-			others = append(others, p)
-		}
-	}
-	if len(others) == 0 {
-		return nil, nil //nolint:nilnil // as above
-	}
-	first := slices.MinFunc(others, func(a, b plan.Pool) int { return cmp.Compare(a.String(), b.String()) })
-	return &first, nil
+	return nil, err
 }
 
 // Get reads an object from the cache and reports whether it exists.

@@ -42,8 +42,7 @@ func TestPools_ReadsBoundedlyFromTheAPIServer(t *testing.T) {
 	for count, want := range map[int]int{0: 0, 1: 1, maxLive: maxLive, maxLive + 1: 0, 30_000: 0} {
 		live := &manyPools{count: count}
 		w := &Webhook{Cached: &manyPools{}, Live: live}
-		pools, err := w.pools(t.Context(), write{kind: plan.KindTemplate, namespace: "team", name: "shared"},
-			&clusterv1.MachineDeploymentList{})
+		pools, err := w.clusters().Pools(t.Context(), plan.KindTemplate, "team", "shared")
 		if err != nil || len(pools) != want || live.sent > maxLive {
 			t.Errorf("%d MachineDeployments: %d pools after %d were read (%v), want %d", count, len(pools), live.sent, err, want)
 		}

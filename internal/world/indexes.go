@@ -23,7 +23,7 @@ import (
 const (
 	// IndexControlPlane finds Clusters by the name of their KubeadmControlPlane.
 	IndexControlPlane = "spec.controlPlaneRef.name"
-	// IndexBootstrap finds MachineDeployments and MachinePools by the name of their bootstrap object.
+	// IndexBootstrap finds MachineDeployments and MachinePools by the name of their kubeadm bootstrap object.
 	IndexBootstrap = "spec.template.spec.bootstrap.configRef.name"
 	// IndexLabel finds KubeadmConfigs, Machines and generated Secrets for nodes by the Cluster that a label names.
 	IndexLabel = "clusterLabel"
@@ -59,11 +59,8 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		{&bootstrapv1.KubeadmConfigTemplate{}, IndexTopology, topologyOf},
 		{&clusterv1.MachineDeployment{}, IndexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
 		{&clusterv1.MachinePool{}, IndexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
-		{
-			&clusterv1.MachineDeployment{}, IndexBootstrap,
-			poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name }),
-		},
-		{&clusterv1.MachinePool{}, IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
+		{&clusterv1.MachineDeployment{}, IndexBootstrap, poolIndex(bootstrapOf)},
+		{&clusterv1.MachinePool{}, IndexBootstrap, poolIndex(bootstrapOf)},
 		{&clusterv1.MachineDeployment{}, IndexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
 		{&clusterv1.MachinePool{}, IndexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
 		{&bootstrapv1.KubeadmConfigTemplate{}, IndexPatchedFor, PatchedFor},
@@ -122,6 +119,13 @@ func labelIndex(label string) client.IndexerFunc {
 		}
 		return nil
 	}
+}
+
+func bootstrapOf(p plan.Pool) string {
+	if p.Bootstrap.Kind != p.BootstrapKind() {
+		return ""
+	}
+	return p.Bootstrap.Name
 }
 
 func poolIndex(value func(plan.Pool) string) client.IndexerFunc {
