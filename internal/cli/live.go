@@ -51,7 +51,7 @@ func (o explainOptions) fromAPI(ctx context.Context, streams Streams) (target, e
 		return target{}, err
 	}
 	// What the controller has read is in the generated Secret. This command asks for no kind of a provider.
-	known := &world.Memory{Cached: api, Live: api, ProxySecrets: api, Mapper: meta.NewDefaultRESTMapper(nil)}
+	known := &world.Memory{Cached: api, Live: api, Mapper: meta.NewDefaultRESTMapper(nil)}
 	t := target{cluster: intent.ClusterOf(cluster), secrets: known}
 	t.cluster.Provisioned = false
 	told, err := known.Facts(ctx, t.cluster)

@@ -19,7 +19,8 @@ const (
 	// LabelDisabledValue is the only value of LabelEnabled that disables.
 	LabelDisabledValue = "false"
 	// LabelProxySecret on a Secret, with any value, lets the product notice a change of the proxy Secret at once.
-	// Written by the user. Without it a change is noticed at the next resync.
+	// Written by the user, and on generated Secrets by the product: it selects what the manager caches. Without it a
+	// change is noticed at the next resync.
 	LabelProxySecret = Domain + "/proxy"
 	// LabelDefaultProxy on a Namespace, with value DefaultProxyAllowed, lets its Clusters use the installation-wide
 	// Secret, and thereby everybody who can read Secrets there. Written by the operator; the manager's

@@ -18,14 +18,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
@@ -119,9 +117,8 @@ func (c *Controller) Metrics(perCluster bool) prometheus.Collector {
 	return Metrics{Reporter: c.reporter, PerCluster: perCluster}
 }
 
-// SetupWithManager registers the controller, its watches and its indexes. proxySecrets is the cache of Secrets with
-// contract.LabelProxySecret.
-func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager, proxySecrets cache.Cache) error {
+// SetupWithManager registers the controller, its watches and its indexes.
+func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	if err := world.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -138,8 +135,7 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager, pro
 		Watches(&bootstrapv1.KubeadmConfig{}, handler.EnqueueRequestsFromMapFunc(find.OfConfig), changed).
 		Watches(world.MachineMetadata(), handler.EnqueueRequestsFromMapFunc(world.ClusterOfLabel), changed).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(world.ClusterOfGeneratedSecret), changed).
-		WatchesRawSource(source.Kind(proxySecrets, &corev1.Secret{}, world.EnqueueMany(find.OfProxySecret),
-			predicate.TypedResourceVersionChangedPredicate[*corev1.Secret]{})).
+		Watches(&corev1.Secret{}, world.EnqueueMany(find.OfProxySecret), changed).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency})
 	if c.Memory.Installation.Secret != (types.NamespacedName{}) {
 		b = b.Watches(world.NamespaceMetadata(), handler.EnqueueRequestsFromMapFunc(find.OfNamespace),

@@ -110,7 +110,7 @@ func configOf(machine string) *bootstrapv1.KubeadmConfig {
 // generated is a generated Secret of Cluster one.
 func generated(name string) *corev1.Secret {
 	secret := &corev1.Secret{
-		ObjectMeta: named(name, clusterv1.ClusterNameLabel, "one", contract.LabelGenerated, "one"),
+		ObjectMeta: named(name, clusterv1.ClusterNameLabel, "one", contract.LabelGenerated, "one", contract.LabelProxySecret, ""),
 		Data:       map[string][]byte{},
 	}
 	secret.OwnerReferences = []metav1.OwnerReference{{Kind: "Cluster", Name: "one", UID: "cluster"}}

@@ -69,7 +69,9 @@ func ClusterOf(cluster *clusterv1.Cluster) Cluster {
 }
 
 // SecretLabels returns the labels of a generated Secret. The Cluster API label adds it to the caches of the bootstrap
-// provider.
+// provider, contract.LabelProxySecret to ours.
 func SecretLabels(cluster Cluster) map[string]string {
-	return map[string]string{clusterv1.ClusterNameLabel: cluster.Name, contract.LabelGenerated: cluster.Name}
+	return map[string]string{
+		clusterv1.ClusterNameLabel: cluster.Name, contract.LabelGenerated: cluster.Name, contract.LabelProxySecret: "",
+	}
 }

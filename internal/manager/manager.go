@@ -65,7 +65,11 @@ func New(ctx context.Context, config *rest.Config, o Options) (manager.Manager, 
 	if err != nil {
 		return nil, err
 	}
-	cacheOptions, err := world.CacheOptions(o.Namespace, o.SyncPeriod)
+	defaultSecret, err := ParseDefaultSecret(o.DefaultProxySecret)
+	if err != nil {
+		return nil, err
+	}
+	cacheOptions, err := world.CacheOptions(o.Namespace, defaultSecret.Namespace, o.SyncPeriod)
 	if err != nil {
 		return nil, err
 	}
@@ -117,11 +121,11 @@ func orDefault(d time.Duration) *time.Duration {
 	return &d
 }
 
-// fill has c cache objects from the start of the manager on. Controllers would have that done only when they start: one
-// kind after the others, and never in a replica that does not lead, whose webhooks and hooks read them, too.
-func (m *servingManager) fill(ctx context.Context, c ctrlcache.Cache, objects ...client.Object) error {
+// fill caches objects from the start of the manager on. Controllers would have that done only when they start: one kind
+// after the others, and never in a replica that does not lead, whose webhooks and hooks read them, too.
+func (m *servingManager) fill(ctx context.Context, objects ...client.Object) error {
 	for _, object := range objects {
-		informer, err := c.GetInformer(ctx, object, ctrlcache.BlockUntilSynced(false))
+		informer, err := m.GetCache().GetInformer(ctx, object, ctrlcache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("caching %T: %w", object, err)
 		}
@@ -130,25 +134,17 @@ func (m *servingManager) fill(ctx context.Context, c ctrlcache.Cache, objects ..
 	return nil
 }
 
-// addController adds the controller, its cache of proxy Secrets and the webhooks to mgr.
+// addController adds the controllers and the webhooks to mgr.
 func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	installation, err := o.installation(mgr.GetCache())
 	if err != nil {
 		return err
 	}
-	secretOptions, err := world.ProxySecretCacheOptions(o.Namespace, installation.Secret.Namespace, mgr.GetScheme())
-	if err != nil {
-		return err
-	}
-	proxySecrets, err := mgr.addCache(ctx, secretOptions, &corev1.Secret{})
-	if err != nil {
-		return err
-	}
-	if err := mgr.fill(ctx, mgr.GetCache(), read(installation)...); err != nil {
+	if err := mgr.fill(ctx, read(installation)...); err != nil {
 		return err
 	}
 	memory := &world.Memory{
-		Cached: mgr.GetCache(), Live: mgr.GetAPIReader(), ProxySecrets: proxySecrets, Mapper: mgr.GetRESTMapper(),
+		Cached: mgr.GetCache(), Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(),
 		Installation: installation, Known: cache.NewExpiring(),
 		Now: time.Now, //nolint:forbidigo // the clock enters here
 	}
@@ -184,7 +180,7 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("setting up controller: %w", err)
 	}
-	if err := c.SetupWithManager(ctx, mgr, proxySecrets); err != nil {
+	if err := c.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up controller: %w", err)
 	}
 	outputs, err := publisher.New(publisher.Config{
@@ -195,7 +191,7 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("setting up controller of outputs: %w", err)
 	}
-	if err := outputs.SetupWithManager(mgr, proxySecrets); err != nil {
+	if err := outputs.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up controller of outputs: %w", err)
 	}
 	if err := metrics.Registry.Register(c.Metrics(o.MetricsPerCluster)); err != nil {
@@ -236,26 +232,3 @@ func read(installation resolve.Installation) []client.Object {
 	}
 	return objects
 }
-
-// addCache adds a cache of objects to m that is not its own one.
-func (m *servingManager) addCache(ctx context.Context, options ctrlcache.Options, object client.Object,
-) (ctrlcache.Cache, error) {
-	options.HTTPClient, options.Mapper = m.GetHTTPClient(), m.GetRESTMapper()
-	c, err := ctrlcache.New(m.GetConfig(), options)
-	if err != nil {
-		return nil, fmt.Errorf("setting up a cache of %T: %w", object, err)
-	}
-	if err := m.fill(ctx, c, object); err != nil {
-		return nil, err
-	}
-	if err := m.Add(ownCache{c}); err != nil {
-		return nil, fmt.Errorf("adding a cache of %T: %w", object, err)
-	}
-	return c, nil
-}
-
-// ownCache has a manager start a cache as it does its own: before anything else, whether it leads or not.
-type ownCache struct{ ctrlcache.Cache }
-
-// GetCache marks c as a cache for a manager, which starts caches first.
-func (c ownCache) GetCache() ctrlcache.Cache { return c.Cache }

@@ -278,7 +278,7 @@ func newController(o Options, api, writer client.Client, w *world.Reader) (*cont
 	return controller.New(controller.Config{
 		Client: writer, Live: live,
 		Memory: &world.Memory{
-			Cached: w, Live: live, ProxySecrets: world.ProxySecrets{Reader: live}, Mapper: api.RESTMapper(),
+			Cached: w, Live: live, Mapper: api.RESTMapper(),
 			Installation: resolve.Installation{Secret: o.DefaultSecret, Namespaces: resolve.EveryNamespace{}},
 			Now:          o.Now, Known: cache.NewExpiring(),
 		},

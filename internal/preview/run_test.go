@@ -380,7 +380,20 @@ func TestOpen_IsRightWithoutAManager(t *testing.T) {
 			},
 			behind: unknown + "; the condition would be False SettingsNotFound", notTrue: "the condition would be False SettingsNotFound",
 		},
-		"a Secret that nobody may read": {unread: "one-http-proxy", behind: "forbidden", notTrue: "forbidden"},
+		"a Secret without the label that nobody may read": {
+			change: func(t *testing.T, api client.Client) {
+				t.Helper()
+				secret := &corev1.Secret{}
+				if err := api.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: "one-http-proxy"}, secret); err != nil {
+					t.Fatal(err)
+				}
+				secret.Labels = nil
+				if err := api.Update(t.Context(), secret, client.DryRunAll); err != nil {
+					t.Fatal(err)
+				}
+			},
+			unread: "one-http-proxy", behind: "forbidden", notTrue: "forbidden",
+		},
 		"a Cluster that is paused": {
 			change: cluster(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }),
 			behind: unknown + "; it is paused, so the controller changes nothing", notTrue: "it is paused, so the controller changes nothing",

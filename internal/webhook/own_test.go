@@ -31,7 +31,7 @@ func template(secret string) string {
 func generatedSecret(name, cluster string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name,
-		Labels: map[string]string{contract.LabelGenerated: cluster},
+		Labels: map[string]string{contract.LabelGenerated: cluster, contract.LabelProxySecret: ""},
 	}}
 }
 

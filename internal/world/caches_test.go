@@ -1,6 +1,7 @@
 package world
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -8,42 +9,59 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 )
+
+// TestCacheOptions_SelectSecretsByTheirLabel has a manager for one namespace, whose installation-wide Secret is in another.
+func TestCacheOptions_SelectSecretsByTheirLabel(t *testing.T) {
+	t.Parallel()
+	for namespace, want := range map[string][]string{"": nil, "team": {"operators", "team"}} {
+		options, err := CacheOptions(namespace, "operators", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for kind, by := range options.ByObject {
+			if _, isSecret := kind.(*corev1.Secret); !isSecret {
+				continue
+			}
+			if got := slices.Sorted(maps.Keys(by.Namespaces)); !slices.Equal(got, want) {
+				t.Errorf("of namespace %q: Secrets of %q are cached, want %q", namespace, got, want)
+			}
+			if !by.Label.Matches(labels.Set(intent.SecretLabels(intent.Cluster{Name: "one"}))) ||
+				!by.Label.Matches(labels.Set{contract.LabelProxySecret: ""}) || by.Label.Matches(labels.Set{"other": ""}) {
+				t.Errorf("selector %s", by.Label)
+			}
+		}
+	}
+}
 
 // TestCacheOptions_DropWhatNobodyReadsOfLabelledSecrets is about Secrets that anybody in a namespace can write.
 func TestCacheOptions_DropWhatNobodyReadsOfLabelledSecrets(t *testing.T) {
 	t.Parallel()
-	options, err := CacheOptions("", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	type labels map[string]string
 	for name, test := range map[string]struct {
-		labels labels
+		labels map[string]string
 		want   []string // the keys with values
 	}{
-		"one-proxy-files":           {labels{contract.LabelGenerated: "one"}, contract.GeneratedKeys()},
-		"one.md-0.md.proxy-files":   {labels{contract.LabelGenerated: "one"}, contract.GeneratedKeys()},
-		"one-pods":                  {labels{contract.LabelGenerated: "one", contract.LabelOutput: "pods"}, append(contract.GeneratedKeys(), "x")},
-		"two-proxy-files":           {labels{contract.LabelGenerated: "one"}, nil},
-		"one-pods-of-somebody-else": {labels{contract.LabelGenerated: "one", contract.LabelOutput: "pods"}, nil},
-		"anything":                  {labels{contract.LabelGenerated: "one"}, nil},
-		"one":                       {labels{contract.LabelGenerated: ""}, nil},
+		"one-proxy-files":           {labels.Set{contract.LabelGenerated: "one"}, contract.GeneratedKeys()},
+		"one.md-0.md.proxy-files":   {labels.Set{contract.LabelGenerated: "one"}, contract.GeneratedKeys()},
+		"one-pods":                  {labels.Set{contract.LabelGenerated: "one", contract.LabelOutput: "pods"}, append(contract.GeneratedKeys(), "x", contract.KeyHTTPProxy)},
+		"two-proxy-files":           {labels.Set{contract.LabelGenerated: "one"}, []string{contract.KeyHTTPProxy}},
+		"one-pods-of-somebody-else": {labels.Set{contract.LabelGenerated: "one", contract.LabelOutput: "pods"}, []string{contract.KeyHTTPProxy}},
+		"anything":                  {labels.Set{contract.LabelGenerated: "one"}, []string{contract.KeyHTTPProxy}},
+		"a-proxy":                   {labels.Set{contract.LabelProxySecret: ""}, []string{contract.KeyHTTPProxy}},
+		"one":                       {labels.Set{contract.LabelGenerated: ""}, []string{contract.KeyHTTPProxy}},
 	} {
 		secret := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: test.labels}, Data: map[string][]byte{"x": []byte("x")},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: test.labels}, Data: map[string][]byte{"x": []byte("x"), contract.KeyHTTPProxy: []byte("x")},
 		}
 		for _, key := range contract.GeneratedKeys() {
 			secret.Data[key] = []byte("x")
 		}
-		for kind, by := range options.ByObject {
-			if _, isSecret := kind.(*corev1.Secret); isSecret {
-				if _, err := by.Transform(secret); err != nil {
-					t.Fatal(err)
-				}
-			}
+		if _, err := trimSecret(secret); err != nil {
+			t.Fatal(err)
 		}
 		var got []string
 		for key, value := range secret.Data {
@@ -56,8 +74,8 @@ func TestCacheOptions_DropWhatNobodyReadsOfLabelledSecrets(t *testing.T) {
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		if _, listed := secret.Data["x"]; listed != (test.want != nil) {
-			t.Errorf("%s: key x is there: %t", name, listed)
+		if _, listed := secret.Data["x"]; !listed {
+			t.Errorf("%s: key x is not there", name)
 		}
 	}
 }

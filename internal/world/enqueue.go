@@ -14,12 +14,11 @@ import (
 // many is the number of Clusters of one change from which on they come after all others in the queue.
 const many = 10
 
-// EnqueueMany is handler.TypedEnqueueRequestsFromMapFunc for objects that many Clusters share: these come after
-// Clusters that are new or have changed themselves.
-func EnqueueMany[T client.Object](clusters handler.TypedMapFunc[T, reconcile.Request],
-) handler.TypedEventHandler[T, reconcile.Request] {
+// EnqueueMany is handler.EnqueueRequestsFromMapFunc for objects that many Clusters share: these come after Clusters
+// that are new or have changed themselves.
+func EnqueueMany(clusters handler.MapFunc) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	add := func(ctx context.Context, q queue, object T) {
+	add := func(ctx context.Context, q queue, object client.Object) {
 		requests := clusters(ctx, object)
 		ordered, hasPriorities := q.(priorityqueue.PriorityQueue[reconcile.Request])
 		if hasPriorities && len(requests) > many {
@@ -30,9 +29,9 @@ func EnqueueMany[T client.Object](clusters handler.TypedMapFunc[T, reconcile.Req
 			q.Add(request)
 		}
 	}
-	return handler.TypedFuncs[T, reconcile.Request]{
-		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[T], q queue) { add(ctx, q, e.Object) },
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[T], q queue) { add(ctx, q, e.ObjectNew) },
-		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[T], q queue) { add(ctx, q, e.Object) },
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, q, e.ObjectNew) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, e.Object) },
 	}
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -42,19 +43,19 @@ func TestEnqueueMany_PutsManyClustersAfterAllOthers(t *testing.T) {
 	request := func(name string) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: "team", Name: name}}}
 	}
-	h := world.EnqueueMany(func(_ context.Context, s *corev1.Secret) []ctrl.Request {
-		if s.Name != "shared" {
-			return request(s.Name)
+	h := world.EnqueueMany(func(_ context.Context, s client.Object) []ctrl.Request {
+		if s.GetName() != "shared" {
+			return request(s.GetName())
 		}
 		return slices.Repeat(request("x"), 11)
 	})
 	q := &queue{}
-	h.Create(t.Context(), event.TypedCreateEvent[*corev1.Secret]{Object: secret("created")}, q)
+	h.Create(t.Context(), event.CreateEvent{Object: secret("created")}, q)
 	changed := secret("new")
 	changed.ResourceVersion = "2" // one of the same version is a resync, which comes later by itself
-	h.Update(t.Context(), event.TypedUpdateEvent[*corev1.Secret]{ObjectOld: secret("old"), ObjectNew: changed}, q)
-	h.Delete(t.Context(), event.TypedDeleteEvent[*corev1.Secret]{Object: secret("deleted")}, q)
-	h.Create(t.Context(), event.TypedCreateEvent[*corev1.Secret]{Object: secret("shared")}, q)
+	h.Update(t.Context(), event.UpdateEvent{ObjectOld: secret("old"), ObjectNew: changed}, q)
+	h.Delete(t.Context(), event.DeleteEvent{Object: secret("deleted")}, q)
+	h.Create(t.Context(), event.CreateEvent{Object: secret("shared")}, q)
 	want := []string{"created", "new", "deleted", "later 11"}
 	if diff := cmp.Diff(want, q.added); diff != "" {
 		t.Errorf("added (-want +got):\n%s", diff)

@@ -138,7 +138,7 @@ func TestInfrastructureClusters_AreReadFromTheGeneratedSecretAfterAStart(t *test
 			text = []byte(test.text)
 		}
 		secret := &corev1.Secret{Data: map[string][]byte{contract.KeyInfrastructure: text}}
-		secret.Labels = map[string]string{contract.LabelGenerated: test.of}
+		secret.Labels = map[string]string{contract.LabelGenerated: test.of, contract.LabelProxySecret: ""}
 		live := &vSphere{servers: map[string]string{"a": "live"}}
 		clusters := &world.Memory{
 			Cached: secretCache{secrets: map[string]*corev1.Secret{"one-proxy-files": secret}}, Live: live, Mapper: mapper(),

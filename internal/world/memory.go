@@ -23,13 +23,11 @@ import (
 // Memory reads proxy Secrets and objects of infrastructure providers, and remembers some. A process has one, for
 // its controllers and webhooks. Its methods can be called concurrently.
 type Memory struct {
-	// Cached reads generated Secrets from a cache. Nil is that there are none.
+	// Cached reads the Secrets with contract.LabelProxySecret from a cache. Nil means that there are none.
 	Cached client.Reader
 	// Live reads from the API server: Secrets one by name and never a list.
 	Live client.Reader
-	// ProxySecrets reads from a cache of the Secrets with contract.LabelProxySecret.
-	ProxySecrets client.Reader
-	// Secrets reads proxy Secrets in the place of ProxySecrets and Live, nil for those.
+	// Secrets reads proxy Secrets in the place of Cached and Live, nil for those.
 	Secrets resolve.SecretReader
 	// Mapper knows the kinds of the API server.
 	Mapper meta.RESTMapper

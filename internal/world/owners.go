@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -171,8 +170,11 @@ func (c Clusters) OfNamespace(ctx context.Context, namespace client.Object) []ct
 }
 
 // OfProxySecret finds the Clusters that may use a proxy Secret, for themselves or for a pool.
-func (c Clusters) OfProxySecret(ctx context.Context, secret *corev1.Secret) []ctrl.Request {
-	namespace, name := secret.Namespace, secret.Name
+func (c Clusters) OfProxySecret(ctx context.Context, secret client.Object) []ctrl.Request {
+	if ClusterOf(secret) != "" {
+		return nil // a generated one
+	}
+	namespace, name := secret.GetNamespace(), secret.GetName()
 	options := []client.ListOption{
 		enabled(), client.InNamespace(namespace),
 		client.MatchingFields{IndexSecret: name},

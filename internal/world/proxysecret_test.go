@@ -18,10 +18,6 @@ import (
 //
 //nolint:paralleltest // see above
 func TestProxySecrets_OfStrangersTakeLittleMemory(t *testing.T) {
-	options, err := ProxySecretCacheOptions("", "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	heap := func() uint64 {
 		runtime.GC()
 		var stats runtime.MemStats
@@ -41,15 +37,10 @@ func TestProxySecrets_OfStrangersTakeLittleMemory(t *testing.T) {
 			return data
 		},
 	} {
-		transform := options.DefaultTransform
-		for _, by := range options.ByObject {
-			if by.Transform != nil {
-				transform = by.Transform
-			}
-		}
 		before, cached := heap(), make([]any, 100)
 		for i := range cached {
-			cached[i], err = transform(&corev1.Secret{
+			var err error
+			cached[i], err = trimSecret(&corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{
 					Name: fmt.Sprintf("s-%d", i), Labels: map[string]string{contract.LabelProxySecret: ""},
 					Annotations: map[string]string{"a": strings.Repeat("x", 100<<10)}, Finalizers: []string{strings.Repeat("x", 10<<10)},

@@ -34,7 +34,7 @@ func (m *Memory) ReadSecret(ctx context.Context, name types.NamespacedName) (*re
 		return m.Secrets.ReadSecret(ctx, name)
 	}
 	secret := &corev1.Secret{}
-	err := m.ProxySecrets.Get(ctx, name, secret, client.UnsafeDisableDeepCopy) // nobody changes what is read
+	err := m.Cached.Get(ctx, name, secret, client.UnsafeDisableDeepCopy) // nobody changes what is read
 	if apierrors.IsNotFound(err) {
 		if m.isAbsent(name) {
 			return nil, nil //nolint:nilnil // the interface says so

@@ -41,7 +41,7 @@ func TestSecrets_WithTheLabelAreWatchedAlsoIfTheCacheIsBehind(t *testing.T) {
 	t.Parallel()
 	for want, labels := range map[bool]map[string]string{true: {contract.LabelProxySecret: ""}, false: {"other": ""}} {
 		live := &present{names: map[string]bool{"a": true}, labels: labels}
-		secret, err := (&world.Memory{ProxySecrets: &present{}, Live: live}).
+		secret, err := (&world.Memory{Cached: &present{}, Live: live}).
 			ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: "a"})
 		if err != nil || secret == nil || secret.Watched != want {
 			t.Errorf("labels %v: %+v, error %v, want watched %t", labels, secret, err, want)
@@ -52,7 +52,7 @@ func TestSecrets_WithTheLabelAreWatchedAlsoIfTheCacheIsBehind(t *testing.T) {
 func TestAbsent_KeepsASecretFromBeingReadAgain(t *testing.T) {
 	t.Parallel()
 	live, watched := &present{names: map[string]bool{"there": true}}, &present{names: map[string]bool{}}
-	secrets := &world.Memory{ProxySecrets: watched, Live: live, Known: cache.NewExpiring()}
+	secrets := &world.Memory{Cached: watched, Live: live, Known: cache.NewExpiring()}
 	generated := world.GeneratedSecrets{Cached: watched, Live: live}
 	read := func(name string, want bool, asked int) {
 		t.Helper()

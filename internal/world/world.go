@@ -116,7 +116,7 @@ func (i indexer) IndexField(_ context.Context, object client.Object, field strin
 	return err
 }
 
-// lists are those by which kinds are read that the controller caches. Of Secrets it caches the generated ones.
+// lists are those by which kinds are read that the controller caches. Of Secrets it caches those with a label.
 func lists() map[string]client.ObjectList {
 	machines := &metav1.PartialObjectMetadataList{}
 	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
@@ -148,7 +148,7 @@ func (r *Reader) objects(ctx context.Context, kind schema.GroupKind) (all *store
 	}
 	options := []client.ListOption{client.InNamespace(r.namespace)}
 	if kind.Kind == "Secret" {
-		options = append(options, client.HasLabels{contract.LabelGenerated})
+		options = append(options, client.HasLabels{contract.LabelProxySecret})
 	}
 	if err := r.live.List(ctx, list, options...); err != nil {
 		return nil, true, fmt.Errorf("listing objects of kind %s: %w", kind.Kind, err)

@@ -498,8 +498,8 @@ func (d disturbance) run(w *model, n int, earlier *model) error {
 	return w.rests()
 }
 
-// shows has the cache show a kind as it was in an earlier world, and not follow. Proxy Secrets are in a cache of their own:
-// one that is older has the product decide as if the operation came later, so only a disturbance that is reordered has it.
+// shows has the cache show a kind as it was in an earlier world, and not follow. An older proxy Secret has the product
+// decide as if the operation came later, so only a disturbance that is reordered has it.
 func (w *model) shows(kind string, earlier *model, reordered bool) {
 	of := func(k key, object client.Object) bool {
 		return k.kind == kind && (kind != "Secret" || reordered || object.GetLabels()[contract.LabelGenerated] != "")

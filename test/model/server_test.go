@@ -29,7 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -96,7 +95,7 @@ func newServer() *server {
 			s.stored = append(s.stored, gvk)
 		}
 	}
-	options, err := world.CacheOptions("", time.Hour)
+	options, err := world.CacheOptions("", "", time.Hour)
 	must(err)
 	for object, by := range options.ByObject {
 		s.trim[s.kindOf(object)] = by.Transform
@@ -174,8 +173,8 @@ func (s *server) show(k key) {
 		delete(s.cached, k)
 		return
 	}
-	_, generated := object.GetLabels()[contract.LabelGenerated] // only these are in the cache of the transform
-	if transform := s.trim[k.kind]; generated && transform != nil && k.kind == "Secret" {
+	_, labelled := object.GetLabels()[contract.LabelProxySecret] // only these are in the cache
+	if transform := s.trim[k.kind]; labelled && transform != nil && k.kind == "Secret" {
 		object = copyOf(object)
 		_, err := transform(object)
 		must(err)
@@ -361,29 +360,6 @@ func (s *server) matches(o client.ListOptions, kind string, object client.Object
 	return true
 }
 
-// proxySecrets is the cache of proxy Secrets.
-type proxySecrets struct {
-	cache.Cache
-
-	reader
-}
-
-func (p proxySecrets) Get(ctx context.Context, name client.ObjectKey, into client.Object,
-	options ...client.GetOption,
-) error {
-	if err := p.reader.Get(ctx, name, into, options...); err != nil {
-		return err
-	}
-	if _, labelled := into.GetLabels()[contract.LabelProxySecret]; !labelled {
-		return notFound(key{"Secret", name.Name})
-	}
-	return nil
-}
-
-func (p proxySecrets) List(context.Context, client.ObjectList, ...client.ListOption) error {
-	panic("not needed")
-}
-
 // product is the client of the controller: it reads from the cache.
 type product struct {
 	client.Client
@@ -400,7 +376,7 @@ func (p product) Get(ctx context.Context, name client.ObjectKey, into client.Obj
 	if err := p.reader.Get(ctx, name, into, options...); err != nil {
 		return err
 	}
-	if _, generated := into.GetLabels()[contract.LabelGenerated]; !generated {
+	if _, shown := into.GetLabels()[contract.LabelProxySecret]; !shown {
 		reflect.ValueOf(into).Elem().SetZero()
 		return notFound(key{"Secret", name.Name})
 	}

@@ -112,8 +112,7 @@ func (m mux) Register(path string, handler http.Handler) { m.Handle(path, handle
 func (w *model) start() {
 	now := func() time.Time { return w.now }
 	cached, live := w.product(), reader{w.server, false}
-	secrets := proxySecrets{reader: reader{w.server, true}}
-	memory := &world.Memory{Cached: cached, Live: live, ProxySecrets: secrets, Mapper: noKinds{}, Now: now}
+	memory := &world.Memory{Cached: cached, Live: live, Mapper: noKinds{}, Now: now}
 	config := controller.Config{
 		Client: cached, Live: live, Memory: memory, Admission: true,
 		Recorder: recorder{w.server},

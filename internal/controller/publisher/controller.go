@@ -15,14 +15,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
@@ -85,9 +83,8 @@ func New(config Config) (*Controller, error) {
 	}, nil
 }
 
-// SetupWithManager registers the controller and its watches. They are on objects that the manager caches anyway, in
-// proxySecrets those with contract.LabelProxySecret.
-func (c *Controller) SetupWithManager(mgr ctrl.Manager, proxySecrets cache.Cache) error {
+// SetupWithManager registers the controller and its watches. They are on objects that the manager caches anyway.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	find := world.Clusters{Client: c.Client, Installation: c.Memory.Installation.Secret}
 	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
 	b := ctrl.NewControllerManagedBy(mgr).
@@ -99,9 +96,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, proxySecrets cache.Cache
 			changed).
 		Watches(&controlplanev1.KubeadmControlPlane{}, c.enqueue(find.OfControlPlane),
 			builder.WithPredicates(ofVersions())).
-		WatchesRawSource(source.Kind(proxySecrets, &corev1.Secret{},
-			world.EnqueueMany(concerned(c, find.OfProxySecret)),
-			predicate.TypedResourceVersionChangedPredicate[*corev1.Secret]{})).
+		Watches(&corev1.Secret{}, world.EnqueueMany(c.concerned(find.OfProxySecret)), changed).
 		WithOptions(ctrlcontroller.Options{MaxConcurrentReconciles: c.Concurrency})
 	if c.Memory.Installation.Secret != (types.NamespacedName{}) {
 		b = b.Watches(world.NamespaceMetadata(), c.enqueue(find.OfNamespace),
@@ -165,13 +160,12 @@ func ofExistence[T any]() predicate.TypedFuncs[T] {
 
 // enqueue is the handler that enqueues the Clusters of an object, as far as they are concerned.
 func (c *Controller) enqueue(clusters handler.MapFunc) handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(concerned(c, clusters))
+	return handler.EnqueueRequestsFromMapFunc(c.concerned(clusters))
 }
 
 // concerned returns the Clusters of an object that are concerned.
-func concerned[T any](c *Controller, clusters handler.TypedMapFunc[T, reconcile.Request],
-) handler.TypedMapFunc[T, reconcile.Request] {
-	return func(ctx context.Context, object T) []reconcile.Request {
+func (c *Controller) concerned(clusters handler.MapFunc) handler.MapFunc {
+	return func(ctx context.Context, object client.Object) []reconcile.Request {
 		var requests []reconcile.Request
 		for _, request := range clusters(ctx, object) {
 			cluster := &clusterv1.Cluster{}

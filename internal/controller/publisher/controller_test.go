@@ -74,7 +74,7 @@ func TestConcerned_LeavesOtherClustersOut(t *testing.T) {
 	for _, name := range []string{"plain", "prod", "gone"} {
 		all = append(all, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: name}})
 	}
-	got := concerned(c, func(context.Context, client.Object) []reconcile.Request { return all })(t.Context(), nil)
+	got := c.concerned(func(context.Context, client.Object) []reconcile.Request { return all })(t.Context(), nil)
 	if !slices.Equal(got, all[1:2]) {
 		t.Errorf("got %v", got)
 	}

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -57,20 +56,6 @@ type indexer struct{ *fake.ClientBuilder }
 func (i indexer) IndexField(_ context.Context, object client.Object, field string, values client.IndexerFunc) error {
 	i.WithIndex(object, field, values)
 	return nil
-}
-
-// cached is a cache that only reads.
-type cached struct {
-	cache.Cache
-	client.Reader
-}
-
-func (c cached) Get(ctx context.Context, key client.ObjectKey, into client.Object, with ...client.GetOption) error {
-	return c.Reader.Get(ctx, key, into, with...)
-}
-
-func (c cached) List(ctx context.Context, into client.ObjectList, with ...client.ListOption) error {
-	return c.Reader.List(ctx, into, with...)
 }
 
 // partly is a client whose cache does not have all.
@@ -156,7 +141,7 @@ func (w *server) start() {
 	w.publisher, err = publisher.New(publisher.Config{
 		Client: partly{w.shown, w}, Live: w.shown,
 		Memory: &world.Memory{
-			Cached: w.shown, Live: w.shown, ProxySecrets: cached{Reader: partly{w.shown, w}}, Mapper: mapper{}, Known: w.absent,
+			Cached: partly{w.shown, w}, Live: w.shown, Mapper: mapper{}, Known: w.absent,
 		},
 		Now: func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }, Concurrency: 1, NodePods: workload.NodePods{Image: w.image, PullPolicy: "Always"},
 		Applier: workload.NewApplier(func(context.Context, client.ObjectKey) (client.Client, func(), error) {
@@ -363,7 +348,7 @@ func TestReconcile_MeetsASecretThatNoCacheHas(t *testing.T) {
 		again     time.Duration
 	}{
 		"of a user": {nil, "False NameTaken Secret team/prod-proxy-outputs exists", time.Minute},
-		"of ours":   {map[string]string{contract.LabelGenerated: "prod", contract.LabelOutput: "proxy-outputs"}, "", 0},
+		"of ours":   {map[string]string{contract.LabelGenerated: "prod", contract.LabelProxySecret: "", contract.LabelOutput: "proxy-outputs"}, "", 0},
 	} {
 		w := newWorld(t)
 		w.edit(annotated(contract.AnnotationPublish, "env"))
@@ -558,7 +543,7 @@ func TestReconcile_BringsFilesToNodes(t *testing.T) {
 	w := newWorld(t)
 	w.image, w.answers = "image", true
 	w.secret("prod-proxy-files", func(s *corev1.Secret) {
-		s.UID, s.Labels = "generated", map[string]string{contract.LabelGenerated: "prod", clusterv1.ClusterNameLabel: "prod"}
+		s.UID, s.Labels = "generated", map[string]string{contract.LabelGenerated: "prod", contract.LabelProxySecret: "", clusterv1.ClusterNameLabel: "prod"}
 		s.Data = map[string][]byte{contract.KeySetup: []byte("#!/bin/sh\n"), contract.KeyProxyEnv: []byte("A=\"1\"\n")}
 	})
 	w.edit(annotated(contract.AnnotationRollout, contract.RolloutInPlace, contract.AnnotationPublish, "env"))
@@ -596,7 +581,7 @@ func TestReconcile_RestoresNodesBeforeObjectsAreDeleted(t *testing.T) {
 	}
 	w.edit(annotated(contract.AnnotationApplied, contract.RestoredValue))
 	w.secret("prod-proxy-files", func(s *corev1.Secret) {
-		s.UID, s.Labels = "generated", map[string]string{contract.LabelGenerated: "prod", clusterv1.ClusterNameLabel: "prod"}
+		s.UID, s.Labels = "generated", map[string]string{contract.LabelGenerated: "prod", contract.LabelProxySecret: "", clusterv1.ClusterNameLabel: "prod"}
 		s.Data = map[string][]byte{contract.KeySetup: []byte("#!/bin/sh\n"), contract.KeyProxyEnv: []byte("A=\"1\"\n")}
 	})
 	w.start()

@@ -56,10 +56,11 @@ func (p *pass) owner() metav1.OwnerReference {
 	}
 }
 
-// owns reports whether an object was written for the Cluster.
-func (p *pass) owns(object client.Object, output string) bool {
-	return object.GetLabels()[contract.LabelGenerated] == p.cluster.Name &&
-		object.GetLabels()[contract.LabelOutput] == output
+// owns reports whether a Secret was written for the Cluster, and the cache shows it.
+func (p *pass) owns(secret client.Object, output string) bool {
+	labels := secret.GetLabels()
+	_, shown := labels[contract.LabelProxySecret]
+	return shown && labels[contract.LabelGenerated] == p.cluster.Name && labels[contract.LabelOutput] == output
 }
 
 // takenDelay is when to check again for an object that another made under a name of an output, which is not watched.

@@ -61,7 +61,7 @@ func (m *management) List(_ context.Context, list client.ObjectList, _ ...client
 
 func (m *management) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	if secret, ok := object.(*corev1.Secret); ok {
-		secret.Labels = map[string]string{contract.LabelGenerated: "prod"}
+		secret.Labels = map[string]string{contract.LabelGenerated: "prod", contract.LabelProxySecret: ""}
 	}
 	return nil
 }

@@ -89,11 +89,12 @@ func (n *namespace) add(p *Passes, o *manifest.Object) {
 	counts := n.find(o.Kind(), o.Name()) == o
 	switch form := p.Form(o).(type) {
 	case nil:
-		if counts { // a Secret, of which only the label is read
+		if counts { // a Secret, of which only the labels are read
 			secret := &corev1.Secret{}
 			n.place(secret, o)
 			if owner, generated := secret.Labels[contract.LabelGenerated]; generated {
 				secret.Labels[contract.LabelGenerated] = n.nameOf("Cluster", owner)
+				secret.Labels[contract.LabelProxySecret] = "" // render adds it
 			}
 			n.world.Add(secret)
 		}

@@ -169,7 +169,8 @@ func TestRender_UpdatesAGeneratedSecretWithoutANamespace(t *testing.T) {
 		IncludeSecrets: true,
 	})
 	if n := strings.Count(string(result.Output), "name: c-proxy-files, labels"); n != 1 ||
-		!strings.Contains(string(result.Output), "  proxy.env: ") {
+		!strings.Contains(string(result.Output), "  proxy.env: ") ||
+		!strings.Contains(string(result.Output), `generated-for: c, "capi-proxy-patcher.io/proxy": ""}`) {
 		t.Errorf("the Secret is there %d times:\n%s", n, result.Output)
 	}
 }

@@ -122,6 +122,8 @@ func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret)
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		set(clusters.Dig(value, "metadata", "annotations")[key], "metadata", "annotations", key)(annotations[key])
 	}
+	label := contract.LabelProxySecret
+	set(clusters.Dig(value, "metadata", "labels")[label], "metadata", "labels", label)("")
 	return edits, nil
 }
 
