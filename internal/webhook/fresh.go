@@ -28,15 +28,21 @@ func (f fresh) Get(ctx context.Context, key client.ObjectKey, into client.Object
 }
 
 // List implements client.Reader. The API server has no indexes: it returns maxLive objects of the namespace, and of its
-// Clusters those with the label, because a new one matters only with that.
+// Clusters those with the label, because a new one matters only with that. Of more pools none is returned: one that is
+// missing could be of another Cluster.
 func (f fresh) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
 	if f.Cached.List(ctx, list, o...) == nil && meta.LenList(list) > 0 {
 		return nil
 	}
 	asked := (&client.ListOptions{}).ApplyOptions(o)
 	asked.FieldSelector, asked.Limit, asked.UnsafeDisableDeepCopy = nil, maxLive, nil
-	if _, clusters := list.(*clusterv1.ClusterList); clusters {
+	_, clusters := list.(*clusterv1.ClusterList)
+	if clusters {
 		client.MatchingLabels{contract.LabelEnabled: contract.LabelEnabledValue}.ApplyToList(asked)
 	}
-	return f.Live.List(ctx, list, asked) //nolint:wrapcheck // it is the reader
+	err := f.Live.List(ctx, list, asked)
+	if err == nil && !clusters && list.GetContinue() != "" {
+		err = meta.SetList(list, nil)
+	}
+	return err //nolint:wrapcheck // it is the reader
 }

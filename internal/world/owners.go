@@ -61,7 +61,7 @@ func ofPools(namespace string, pools []plan.Pool) (requests []ctrl.Request) {
 	return requests
 }
 
-// Pools returns the pools that refer to a bootstrap object of a kind, by name. It returns none if not all are known.
+// Pools returns the pools that refer to a bootstrap object of a kind, by name.
 func (c Clusters) Pools(ctx context.Context, kind, namespace, name string) ([]plan.Pool, error) {
 	if name == "" {
 		return nil, nil
@@ -71,12 +71,9 @@ func (c Clusters) Pools(ctx context.Context, kind, namespace, name string) ([]pl
 		list = &clusterv1.MachinePoolList{}
 	}
 	pools, err := c.pools(ctx, list, client.InNamespace(namespace), client.MatchingFields{IndexBootstrap: name})
-	if err != nil || list.GetContinue() != "" {
-		return nil, err
-	}
 	pools = slices.DeleteFunc(pools, func(p plan.Pool) bool { return p.Bootstrap.Kind != kind || bootstrapOf(p) != name })
 	slices.SortFunc(pools, func(a, b plan.Pool) int { return strings.Compare(a.String(), b.String()) })
-	return pools, nil
+	return pools, err
 }
 
 func (c Clusters) pools(ctx context.Context, list client.ObjectList, options ...client.ListOption) (

@@ -1,6 +1,7 @@
 package world_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +29,14 @@ func named(namespace, name string, labels ...string) metav1.ObjectMeta {
 	return meta
 }
 
+// partial says of each list that there is more, as a cache of controller-runtime does.
+type partial struct{ *world.Reader }
+
+func (p partial) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	list.SetContinue("continue-not-supported")
+	return p.Reader.List(ctx, list, options...)
+}
+
 // TestClusters_AreThoseThatAChangeConcerns has Clusters a and b of a namespace, and c of another one, with the label. The
 // MachineDeployment of a and the MachinePool of b name Secret other.
 func TestClusters_AreThoseThatAChangeConcerns(t *testing.T) {
@@ -43,6 +52,9 @@ func TestClusters_AreThoseThatAChangeConcerns(t *testing.T) {
 	deployment.Annotations = map[string]string{contract.AnnotationSecret: "other"}
 	deployment.Spec.ClusterName = "a"
 	deployment.Spec.Template.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{Kind: plan.KindTemplate, Name: "t"}
+	foreign := deployment.DeepCopy()
+	foreign.Name, foreign.Annotations, foreign.Spec.ClusterName = "rke2", nil, "b"
+	foreign.Spec.Template.Spec.Bootstrap.ConfigRef.Kind = "RKE2ConfigTemplate"
 	pool := &clusterv1.MachinePool{ObjectMeta: named("team", "mp")}
 	pool.Annotations = deployment.Annotations
 	pool.Spec.ClusterName = "b"
@@ -58,11 +70,11 @@ func TestClusters_AreThoseThatAChangeConcerns(t *testing.T) {
 		`, contentFrom: {secret: {name: z-proxy-files, key: ` + contract.KeyProxyEnv + `}}}]}}}}`)
 	old := read(`{metadata: {namespace: far, labels: {topology.cluster.x-k8s.io/owned: "", cluster.x-k8s.io/cluster-name: one}}}`)
 	reader, err := world.Of(t.Context(), cluster("team", "a"), b, cluster("far", "c"),
-		&clusterv1.Cluster{ObjectMeta: named("team", "off")}, deployment, pool, patched)
+		&clusterv1.Cluster{ObjectMeta: named("team", "off")}, deployment, foreign, pool, patched)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := world.Clusters{Client: reader, Installation: types.NamespacedName{Namespace: "operators", Name: "proxy"}}
+	c := world.Clusters{Client: partial{reader}, Installation: types.NamespacedName{Namespace: "operators", Name: "proxy"}}
 	secret := func(namespace, name string) []ctrl.Request {
 		return c.OfProxySecret(t.Context(), &corev1.Secret{ObjectMeta: named(namespace, name)})
 	}
