@@ -155,7 +155,7 @@ type runner struct {
 
 	api client.Client
 	// world is the namespace as it was read for the last pass, or nil.
-	world *world.Reader
+	world *snapshot
 }
 
 // run runs a pass, again if an object has changed since it was read.
@@ -181,7 +181,7 @@ func (r *runner) try(ctx context.Context) (Result, error) {
 		if err != nil {
 			return Result{}, err
 		}
-		if r.world, err = world.Snapshot(ctx, api, o.Namespace, changed...); err != nil {
+		if r.world, err = newSnapshot(ctx, api, o.Namespace, changed...); err != nil {
 			return Result{}, err
 		}
 	}
@@ -273,12 +273,11 @@ func (r Result) Differs() bool {
 	return slices.ContainsFunc(r.Writes, func(w Write) bool { return w.Kind == "Secret" && w.Verb == "update" })
 }
 
-func newController(o Options, api, writer client.Client, w *world.Reader) (*controller.Controller, error) {
-	live := w.Live()
+func newController(o Options, api, writer client.Client, w *snapshot) (*controller.Controller, error) {
 	return controller.New(controller.Config{
-		Client: writer, Live: live,
+		Client: writer, Live: w.changed,
 		Memory: &world.Memory{
-			Cached: w, Live: live, Mapper: api.RESTMapper(),
+			Cached: w, Live: w.changed, Mapper: api.RESTMapper(),
 			Installation: resolve.Installation{Secret: o.DefaultSecret, Namespaces: resolve.EveryNamespace{}},
 			Now:          o.Now, Known: cache.NewExpiring(),
 		},
@@ -364,7 +363,7 @@ func changesSpec(kind types.PatchType, data []byte) bool {
 }
 
 // rolls says which Machines would be replaced.
-func rolls(ctx context.Context, w *world.Reader, cluster *clusterv1.Cluster, result Result) ([]Roll, error) {
+func rolls(ctx context.Context, w *snapshot, cluster *clusterv1.Cluster, result Result) ([]Roll, error) {
 	machines := &metav1.PartialObjectMetadataList{}
 	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
 	if err := w.List(ctx, machines, client.InNamespace(cluster.Namespace),

@@ -1,14 +1,28 @@
 package world_test
 
 import (
+	"context"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
+
+// counted counts the lists that an API server is asked for.
+type counted struct {
+	client.Reader
+
+	lists int
+}
+
+func (c *counted) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	c.lists++
+	return c.Reader.List(ctx, list, options...)
+}
 
 // objects is a world with objects of a kind, by their metadata.
 func objects(t *testing.T, kind string, all ...metav1.ObjectMeta) *counted {

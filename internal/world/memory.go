@@ -1,6 +1,6 @@
 // Package world shows a management cluster to decisions: it defines what is cached, in which form and with which
 // indexes, reads facts for decisions, and finds the Clusters that a change of an object concerns. A Reader shows
-// objects in the same way wherever they come from: a namespace, memory, and either with other objects in place of some.
+// objects in memory as the cache does.
 package world
 
 import (

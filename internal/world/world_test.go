@@ -1,7 +1,6 @@
 package world_test
 
 import (
-	"context"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,7 +9,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -92,48 +90,5 @@ func TestReader_DoesNotTakeMetadataForAnObject(t *testing.T) {
 	err := r.List(t.Context(), list, client.MatchingFields{world.IndexLabel: "prod"})
 	if err != nil || len(list.Items) != 1 || list.Items[0].Name != "full" {
 		t.Errorf("metadata of a Machine: %v, %v", list.Items, err)
-	}
-}
-
-// counted counts the lists that an API server is asked for.
-type counted struct {
-	client.Reader
-
-	lists int
-}
-
-func (c *counted) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	c.lists++
-	return c.Reader.List(ctx, list, options...)
-}
-
-func TestSnapshot_ListsAKindOnceAndShowsChanges(t *testing.T) {
-	t.Parallel()
-	api := &counted{Reader: of(t, cluster("old"), secret("prod-proxy-files", contract.LabelGenerated, contract.LabelProxySecret),
-		secret("http-proxy", contract.LabelProxySecret), secret("unlabelled"))}
-	r, err := world.Snapshot(t.Context(), api, "ns", cluster("new"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		var clusters clusterv1.ClusterList
-		err := r.List(t.Context(), &clusters, client.MatchingFields{world.IndexControlPlane: "new"})
-		if err != nil || len(clusters.Items) != 1 {
-			t.Fatalf("%d changed Clusters: %v", len(clusters.Items), err)
-		}
-	}
-	if api.lists != 1 {
-		t.Errorf("the API server is asked for %d lists, want 1", api.lists)
-	}
-	for name, want := range map[string]bool{"prod-proxy-files": true, "http-proxy": true, "unlabelled": false} {
-		err := r.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, &corev1.Secret{})
-		if (err == nil) != want {
-			t.Errorf("the cache shows %s: %t, want %t: %v", name, err == nil, want, err)
-		}
-	}
-	live := &clusterv1.Cluster{}
-	if err := r.Live().Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "prod"}, live); err != nil ||
-		live.Spec.ControlPlaneRef.Name != "new" {
-		t.Errorf("a live read shows %q: %v", live.Spec.ControlPlaneRef.Name, err)
 	}
 }

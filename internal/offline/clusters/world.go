@@ -79,7 +79,7 @@ func (p *Passes) newNamespace(key, name string) (*namespace, error) {
 	}
 	var err error
 	n.controller, err = p.Controller(Surroundings{
-		Client: world.Discarding{Reader: n.world}, Live: live{p.Manifests, n.world, n.machines}, Memory: p.memory, Now: p.Now,
+		Client: discarding{reader: n.world}, Live: live{p.Manifests, n.world, n.machines}, Memory: p.memory, Now: p.Now,
 	})
 	return n, err
 }
