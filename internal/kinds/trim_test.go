@@ -34,7 +34,7 @@ const gone = "that no rule reads"
 // listed as dropped must be there, and rules must see the same.
 func TestCaches_KeepWhatRulesRead(t *testing.T) {
 	t.Parallel()
-	options, err := world.CacheOptions("", time.Hour)
+	options, err := world.CacheOptions("", "", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
