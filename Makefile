@@ -25,7 +25,7 @@ UNIT_PACKAGES = $$(go list ./... | grep -v '/test/')
 # Packages without state that goroutines share: rules of this module, commands, packages that compute, reconcilers and
 # webhooks. The race detector is not used for them. Tests of the other packages call those that compute from many goroutines,
 # under the race detector.
-SEQUENTIAL := /(internal|cmd/.*|hack|hack/.*|internal/(cli|offline/.*|contract|controller(/publisher|/reconcile)?|finding|infrastructure|intent|node|noproxy|patch|plan|preview|publish|status|systemd|webhook))$$
+SEQUENTIAL := /(internal|cmd/.*|hack|hack/.*|internal/(cli|offline/.*|contract|controller(/publisher)?|finding|infrastructure|node|noproxy|patch|plan|preview|publish|settings|status|systemd|webhook))$$
 # Packages that take longest begin.
 ENVTEST_PACKAGES = $$(go list ./test/delivery ./test/faults ./test/install ./test/envtest ./test/... | grep -vE '/test/(e2e|node)(/|$$)')
 

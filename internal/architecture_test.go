@@ -33,18 +33,17 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 	excused := map[string][]string{
 		"offline/foreign":  {"net/http", "os/exec"},
 		"offline/manifest": {"net/http", "os/exec"},
-		"intent":           types,
 		"kinds":            types,
 		"node":             types,
 		"patch":            types,
 		"plan":             types,
 		"publish":          types,
-		"resolve":          types,
+		"settings":         types,
 		"status":           types,
 	}
 	for _, name := range []string{
-		"contract", "finding", "infrastructure", "intent", "kinds", "node", "noproxy", "offline/explain", "offline/foreign", "offline/manifest",
-		"offline/match", "patch", "plan", "proxyconfig", "publish", "resolve", "status", "systemd",
+		"contract", "finding", "infrastructure", "kinds", "node", "noproxy", "offline/explain", "offline/foreign", "offline/manifest",
+		"offline/match", "patch", "plan", "publish", "settings", "status", "systemd",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

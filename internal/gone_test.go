@@ -46,7 +46,7 @@ var gone = []struct {
 	}},
 	{"Files and services of each node in", []string{`NodeChange\b`, `PrintRestarts`, "`restarted`", `"restarted"`}},
 	{"Merge patches of our own in `plan -f`", []string{`mergePatch\(`}},
-	{"Checks of a SealedSecret, an ExternalSecret", []string{`secret-encrypted`, `HiddenError`, `resolve\.Hidden`, `values\.TrustOnly`}},
+	{"Checks of a SealedSecret, an ExternalSecret", []string{`secret-encrypted`, `HiddenError`, `settings\.Hidden`, `values\.TrustOnly`}},
 	{"A proof in annotation `last-pass`", []string{`last-pass`, `LastPass`, `STALE`, `"stale"`}},
 	{"for the providers of the management cluster", []string{`--for management`, `--provider-namespace`, `ProviderComponent`}},
 	{"Tests in the engines of", []string{`test-kyverno`, `engines/(kyverno|istio|gitops)`}},

@@ -22,7 +22,7 @@ import (
 const (
 	maxImports   = 12
 	longestChain = 14
-	mostPackages = 34
+	mostPackages = 32
 )
 
 // wholes are the functions that write a whole object, and which: never one of Cluster API. A cache does not keep it
@@ -47,8 +47,8 @@ var wholes = map[string]string{
 var forms = map[string]string{
 	"controller.Object":        "an object with the decision about it",
 	"finding.Object":           "a row of the condition",
-	"intent.Cluster":           "the settings of a Cluster, not its object",
-	"intent.Pool":              "the settings of a pool, not its object",
+	"settings.Cluster":         "the settings of a Cluster, not its object",
+	"settings.Pool":            "the settings of a pool, not its object",
 	"offline/clusters.Cluster": "an object in its text, and its settings",
 	"offline/explain.Cluster":  "its destinations",
 	"offline/manifest.Object":  "a part of a text",
@@ -70,7 +70,7 @@ var memories = map[string]string{
 var locked = map[string]string{
 	"cli.serverClock":   "the clock of one command",
 	"nodeagent.watcher": "the state that a Pod on a node has logged",
-	"resolve.Parsed":    "a field of world.Memory",
+	"settings.Parsed":   "a field of world.Memory",
 }
 
 // libraries are what a library does for the product, the packages that may come near it, and the decision for each.
@@ -240,8 +240,8 @@ func TestInterfaces_AreNotEmbeddedByWrappers(t *testing.T) {
 			})
 		}
 	}
-	if !interfaces["resolve.SecretReader"] {
-		t.Error("resolve.SecretReader is not found")
+	if !interfaces["settings.SecretReader"] {
+		t.Error("settings.SecretReader is not found")
 	}
 	for of, folder := range embedded {
 		if interfaces[of] {

@@ -16,12 +16,11 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
-const unlabelled = string(proxyconfig.CodeUnlabelledSecret)
+const unlabelled = string(settings.CodeUnlabelledSecret)
 
 // cluster checks the Cluster of the options.
 func (c *checker) cluster() []one {
@@ -43,8 +42,8 @@ func (c *checker) label(ctx context.Context) Result {
 		}
 		return unread(err)
 	}
-	view := intent.ClusterOf(cluster)
-	_, err := intent.SettingsOf(cluster)
+	view := settings.ClusterOf(cluster)
+	_, err := settings.Of(cluster)
 	if err = cmp.Or(view.Unclear, err); err != nil {
 		result := failed("%v", err)
 		if codes := finding.Of(err); len(codes) > 0 && codes[0].Code != "" {

@@ -20,10 +20,10 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -253,7 +253,7 @@ func (o checkOptions) workload(ctx context.Context, api client.Client) (*check.F
 	nodes.ServiceDomain = described.Spec.ClusterNetwork.ServiceDomain
 	if len(nodes.Endpoints) == 0 {
 		generated := &corev1.Secret{}
-		key := types.NamespacedName{Namespace: o.namespace, Name: intent.Pool{}.GeneratedSecret(o.cluster)}
+		key := types.NamespacedName{Namespace: o.namespace, Name: settings.Pool{}.GeneratedSecret(o.cluster)}
 		if err := api.Get(ctx, key, generated); err == nil {
 			nodes.Endpoints = strings.Fields(string(generated.Data[contract.KeyReadiness]))
 		}

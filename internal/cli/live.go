@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -52,14 +52,14 @@ func (o explainOptions) fromAPI(ctx context.Context, streams Streams) (target, e
 	}
 	// What the controller has read is in the generated Secret. This command asks for no kind of a provider.
 	known := &world.Memory{Cached: api, Live: api, Mapper: meta.NewDefaultRESTMapper(nil)}
-	t := target{cluster: intent.ClusterOf(cluster), secrets: known}
+	t := target{cluster: settings.ClusterOf(cluster), secrets: known}
 	t.cluster.Provisioned = false
 	told, err := known.Facts(ctx, t.cluster)
 	if err != nil {
 		return target{}, err
 	}
 	t.cluster.Facts = told.Facts
-	t.settings, t.invalid = intent.SettingsOf(cluster)
+	t.settings, t.invalid = settings.Of(cluster)
 	t.cluster = t.settings.ApplyTo(t.cluster)
 	if o.pool != "" {
 		var found bool

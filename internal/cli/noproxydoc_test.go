@@ -8,14 +8,13 @@ import (
 	"testing"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/tables"
 )
 
@@ -66,11 +65,11 @@ func TestTables_OfCodesAndGroups(t *testing.T) {
 	codes.Compare(t)
 	codes = tables.Table{Page: page, Name: "codes of objects", AnyOrder: true}
 	for code, kind := range map[finding.Code]string{
-		intent.CodeBadAnnotation: "rejection", intent.CodeBadEncoding: "rejection", intent.CodeBadLabel: "rejection",
-		intent.CodeBadMetadata: "rejection", proxyconfig.CodeSecretNotFound: "note",
+		settings.CodeBadAnnotation: "rejection", settings.CodeBadEncoding: "rejection", settings.CodeBadLabel: "rejection",
+		settings.CodeBadMetadata: "rejection", settings.CodeSecretNotFound: "note",
 		patch.CodeOverridden: "warning", patch.CodeUnread: "note", plan.CodeHostProxied: "note", plan.CodeBootCommands: "note", plan.CodeSudo: "note",
-		plan.CodeEarlyFetch: "note", plan.CodeAPIServerDirect: "note", proxyconfig.CodeUnlabelledSecret: "warning",
-		intent.CodeUnknownName: "warning", patch.CodeUserData: "warning",
+		plan.CodeEarlyFetch: "note", plan.CodeAPIServerDirect: "note", settings.CodeUnlabelledSecret: "warning",
+		settings.CodeUnknownName: "warning", patch.CodeUserData: "warning",
 	} {
 		codes.Add("`"+string(code)+"`", kind)
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
 
@@ -76,14 +76,14 @@ func readable(text string) string {
 func published(t *testing.T, output, secret, stderr string) string {
 	t.Helper()
 	data := dataOf(t, secret)
-	settings, err := proxyconfig.Parse(data)
+	proxy, err := settings.ParseSecret(data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	composed, err := noproxy.Compose(noproxy.Input{
 		PodCIDRs: []string{"100.96.0.0/11"}, ServiceCIDRs: []string{"100.64.0.0/13"}, ServiceDomain: "cluster.local",
 		EndpointHost: "cp.example.com", Profile: noproxy.ProfileShell,
-		User: noproxy.Layer{Text: settings.NoProxy},
+		User: noproxy.Layer{Text: proxy.NoProxy},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func published(t *testing.T, output, secret, stderr string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := publish.Of(asks, publish.Input{Cluster: "c", Settings: settings, NoProxy: composed.Value})
+	result, err := publish.Of(asks, publish.Input{Cluster: "c", Settings: proxy, NoProxy: composed.Value})
 	if err != nil || len(result.Findings) > 0 {
 		t.Fatal(err, result.Findings)
 	}

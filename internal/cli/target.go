@@ -8,22 +8,21 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // target is the Cluster that is explained, from manifests or from a management cluster.
 type target struct {
-	cluster intent.Cluster
+	cluster settings.Cluster
 	// settings are what the Cluster asks for, including its topology; invalid is why some of it cannot be used.
-	settings intent.Settings
+	settings settings.ClusterSettings
 	invalid  error
-	secrets  resolve.SecretReader
+	secrets  settings.SecretReader
 	// override is the Secret that the chosen pool names, contract.SecretNone, or "".
 	override   string
 	unresolved []finding.Place
@@ -51,7 +50,7 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 	if t.invalid != nil {
 		return explain.Cluster{}, fmt.Errorf("%s: %w", name, t.invalid)
 	}
-	network, err := explain.NewCluster(resolve.NoProxyInput(t.cluster, t.settings.Options), t.cluster.EndpointPort)
+	network, err := explain.NewCluster(settings.NoProxyInput(t.cluster, t.settings.Options), t.cluster.EndpointPort)
 	if err != nil {
 		return explain.Cluster{}, fmt.Errorf("%s: %w", name, err)
 	}
@@ -78,9 +77,9 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 	if err != nil {
 		return network, usageError{err}
 	}
-	resolver := resolve.Resolver{
+	resolver := settings.Resolver{
 		Secrets: withoutFiles{t.secrets},
-		Default: resolve.Installation{Secret: defaultSecret, Namespaces: resolve.EveryNamespace{}},
+		Default: settings.Installation{Secret: defaultSecret, Namespaces: settings.EveryNamespace{}},
 		Profile: noproxy.Profile(o.profile),
 	}
 	if t.override != "" {
@@ -106,10 +105,10 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 }
 
 // withoutFiles names Secrets as a management cluster does, without the files of manifests.
-type withoutFiles struct{ secrets resolve.SecretReader }
+type withoutFiles struct{ secrets settings.SecretReader }
 
-// ReadSecret implements resolve.SecretReader.
-func (w withoutFiles) ReadSecret(ctx context.Context, name types.NamespacedName) (*resolve.Secret, error) {
+// ReadSecret implements settings.SecretReader.
+func (w withoutFiles) ReadSecret(ctx context.Context, name types.NamespacedName) (*settings.Secret, error) {
 	secret, err := w.secrets.ReadSecret(ctx, name)
 	if secret != nil {
 		secret.Where = ""
@@ -185,8 +184,8 @@ func clusterNames(all []clusters.Cluster) []string {
 }
 
 // topologyPool returns the Secret that a pool of a topology names. The pool is identified by its name in spec.topology.
-func topologyPool(settings intent.Settings, name string) (override string, found bool) {
-	for _, pool := range settings.Pools {
+func topologyPool(desired settings.ClusterSettings, name string) (override string, found bool) {
+	for _, pool := range desired.Pools {
 		if pool.Name == name {
 			return pool.Override, true
 		}

@@ -25,7 +25,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // apply applies the decisions of a pass: generated Secrets first, which bootstrap data of the objects is made from.
@@ -55,7 +55,7 @@ func (c *Controller) apply(ctx context.Context, p *Pass, done *Result) error {
 func (c *Controller) applyOne(ctx context.Context, p *Pass, o *Reconciled) (out Outcome, err error) {
 	decision := o.Decision
 	if decision.Secret != "" {
-		resolution := ptr.Deref(decision.Resolution, resolve.Resolution{})
+		resolution := ptr.Deref(decision.Resolution, settings.Resolution{})
 		if out, err = p.Secrets.Ensure(ctx, decision.Secret, resolution); err != nil {
 			return out, err
 		}

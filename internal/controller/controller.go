@@ -27,7 +27,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -64,7 +64,7 @@ type Config struct {
 	// Now is the clock.
 	Now func() time.Time
 	// Scope is whose Clusters are reconciled.
-	Scope intent.Scope
+	Scope settings.Scope
 	// Rendered counts decisions by outcome, and Resolved lookups of proxy Secrets by reason; nil counts none.
 	Rendered, Resolved func(outcome string)
 	// Concurrency is the maximum number of Clusters reconciled concurrently. Zero means 10: more gains nothing on a

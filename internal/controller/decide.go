@@ -11,11 +11,10 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -101,7 +100,7 @@ func (c *Controller) decideSettings(ctx context.Context, p *Pass, done *Result) 
 		return nil
 	}
 	found, err = p.topology.decideSecrets(ctx, p.objects, main, func(override, pool string) (
-		*resolve.Resolution, Outcome, error,
+		*settings.Resolution, Outcome, error,
 	) {
 		return c.resolve(ctx, p, override, pool)
 	})
@@ -129,7 +128,7 @@ func (c *Controller) decideOrphan(ctx context.Context, p *Pass, orphan Object) (
 		if err != nil {
 			return keep, Outcome{}, err
 		}
-		theirs = exists && intent.StateOf(cluster.Labels) != intent.Disabled
+		theirs = exists && settings.StateOf(cluster.Labels) != settings.Disabled
 	}
 	if theirs || user == nil && p.View.Enabled {
 		p.Secrets.Keep(patch.References(orphan.Spec)...)
@@ -265,7 +264,7 @@ func (c *Controller) notes(ctx context.Context, p *Pass, o Object, decision plan
 	}
 	booted := plan.Booted{
 		Spec: o.Spec, Own: kinds.SpecOf(o.BootstrapObject), Targets: decision.Recipe.Targets, Options: p.Options,
-		Resolution: cmp.Or(decision.Resolution, &resolve.Resolution{}),
+		Resolution: cmp.Or(decision.Resolution, &settings.Resolution{}),
 	}
 	for _, ref := range o.Infrastructure() {
 		if ref.Kind == plan.KindAWS && booted.Early == (plan.Early{}) {
@@ -279,11 +278,11 @@ func (c *Controller) notes(ctx context.Context, p *Pass, o Object, decision plan
 // checkUserData warns if the user data of Machines of an object, with its entries, is larger than their cloud takes. A
 // machine template that cannot be read says nothing about it.
 func (c *Controller) checkUserData(ctx context.Context, p *Pass, o *Reconciled, out *Outcome) {
-	recipe, settings := o.Decision.Recipe, cmp.Or(o.Decision.Resolution, &resolve.Resolution{})
+	recipe, found := o.Decision.Recipe, cmp.Or(o.Decision.Resolution, &settings.Resolution{})
 	if recipe == nil || len(recipe.Files) == 0 {
 		return
 	}
-	all, ours := patch.UserData(o.Spec, *recipe, settings.Files, o.Kind == plan.KindControlPlane)
+	all, ours := patch.UserData(o.Spec, *recipe, found.Files, o.Kind == plan.KindControlPlane)
 	kind, limit := p.View.Infrastructure.Kind, p.View.Facts.UserData
 	for _, from := range o.Infrastructure() {
 		if !strings.HasPrefix(from.Kind, "AWS") || all <= 16_384 { // only there it decides about the limit

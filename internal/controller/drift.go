@@ -16,10 +16,10 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -64,7 +64,7 @@ func (t *Topology) finish(ctx context.Context, done *Result, complete bool) (out
 		t.Secrets.Keep(patch.References(kinds.View(&templates.Items[i]))...)
 	}
 	want := map[string]string{contract.AnnotationEnabledBefore: ""}
-	if freeze, frozen := intent.FreezeOf(t.Cluster.Annotations); frozen &&
+	if freeze, frozen := settings.FreezeOf(t.Cluster.Annotations); frozen &&
 		(t.releases(freeze) || complete && !keeps(freeze, done.Reconciled)) {
 		want[contract.AnnotationTopologyHold] = ""
 	}
@@ -86,12 +86,12 @@ func (t *Topology) finish(ctx context.Context, done *Result, complete bool) (out
 }
 
 // releases reports whether the Cluster asks for an end of a freeze that the webhook has missed.
-func (t *Topology) releases(freeze intent.Freeze) bool {
+func (t *Topology) releases(freeze settings.Freeze) bool {
 	return freeze.Enabled == t.View.Enabled || t.View.Annotations[contract.AnnotationRollout] == contract.RolloutImmediate
 }
 
 // keeps reports whether a freeze applies to any of objects.
-func keeps(freeze intent.Freeze, objects []Reconciled) bool {
+func keeps(freeze settings.Freeze, objects []Reconciled) bool {
 	return slices.ContainsFunc(objects, func(o Reconciled) bool {
 		return o.IsTopologyOwned() && freeze.Covers(o.Version()) && patch.IsPatched(o.Spec) == freeze.Enabled
 	})
@@ -137,7 +137,7 @@ func (t *Topology) reportDrifts(out *Outcome, objects []Reconciled) {
 	out.Add(contract.ReasonTemplateNotSupported,
 		"the topology controller did not patch %s; the last item of spec.patches of ClusterClass %s must be {name: %s, "+
 			"external: {%s}}",
-		lacking, class, contract.Name, intent.PatchLines())
+		lacking, class, contract.Name, settings.PatchLines())
 }
 
 func waits(f finding.Finding) bool { return f.Reason == contract.ReasonWaitingForObjects }

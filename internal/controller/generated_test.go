@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 func TestContentChanged_CountsValuesAndNotTheScript(t *testing.T) {
@@ -135,7 +135,7 @@ func TestRead_AsksTheCacheOnce(t *testing.T) {
 	there := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "one", ResourceVersion: "1"}}
 	for name, secret := range map[string]*corev1.Secret{"exists": there, "absent": nil} {
 		reader := &cached{secret: secret}
-		s := NewSecrets(nil, Reader{Client: reader}, noon, &clusterv1.Cluster{}, intent.Cluster{Namespace: "a", Name: "one"}, nil)
+		s := NewSecrets(nil, Reader{Client: reader}, noon, &clusterv1.Cluster{}, settings.Cluster{Namespace: "a", Name: "one"}, nil)
 		for range 2 {
 			if got, err := s.Read(t.Context(), "one"); err != nil || (got != nil) != (secret != nil) {
 				t.Errorf("%s: %v, %v", name, got, err)

@@ -17,9 +17,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // secretsOf are the generated Secrets of Cluster one among objects.
@@ -28,24 +26,24 @@ func secretsOf(t *testing.T, objects ...client.Object) (*Secrets, *shown) {
 	s, writer := show(t, objects...)
 	reader, cluster := Reader{Client: s}, &clusterv1.Cluster{ObjectMeta: named("one")}
 	cluster.UID = "cluster"
-	view := intent.ClusterOf(cluster)
+	view := settings.ClusterOf(cluster)
 	return NewSecrets(writer, reader, noon, cluster, view, reader.Configs(view)), s
 }
 
 // complete are settings that are complete.
-func complete(t *testing.T) resolve.Resolution {
+func complete(t *testing.T) settings.Resolution {
 	t.Helper()
-	settings, err := proxyconfig.Parse(map[string][]byte{contract.KeyHTTPProxy: []byte("http://p:3128")})
+	proxy, err := settings.ParseSecret(map[string][]byte{contract.KeyHTTPProxy: []byte("http://p:3128")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resolve.Resolution{Settings: settings, Complete: true}
+	return settings.Resolution{Settings: proxy, Complete: true}
 }
 
 // TestEnsure_WritesWhatDiffers starts with the Secret that a pass an hour ago has written.
 func TestEnsure_WritesWhatDiffers(t *testing.T) {
 	t.Parallel()
-	name := intent.GeneratedSecretName("one")
+	name := settings.GeneratedSecretName("one")
 	conflict := apierrors.NewConflict(schema.GroupResource{}, name, nil)
 	exists := apierrors.NewAlreadyExists(schema.GroupResource{}, name)
 	immutable := func(s *corev1.Secret) { s.Immutable = new(true) }
@@ -129,7 +127,7 @@ func TestEnsure_FindsANameThatIsTaken(t *testing.T) {
 func TestGeneratedSecret_RemembersWhatInfrastructureTells(t *testing.T) {
 	t.Parallel()
 	s, _ := secretsOf(t)
-	own := intent.GeneratedSecretName("one")
+	own := settings.GeneratedSecretName("one")
 	for name, test := range map[string]struct {
 		secret string
 		told   *infrastructure.Memory
@@ -216,7 +214,7 @@ func TestNudge_ReportsARefusal(t *testing.T) {
 // TestClean_DeletesWhatNothingRefersTo has the Secret of Cluster one.
 func TestClean_DeletesWhatNothingRefersTo(t *testing.T) {
 	t.Parallel()
-	own := intent.GeneratedSecretName("one")
+	own := settings.GeneratedSecretName("one")
 	gone := apierrors.NewNotFound(schema.GroupResource{}, own)
 	waiting := func(secret, data string) *bootstrapv1.KubeadmConfig {
 		config := configOf("m")
@@ -264,10 +262,10 @@ func TestClean_DeletesWhatNothingRefersTo(t *testing.T) {
 // TestMakers_TellsRenderedSecrets by their hash, which only the manager writes.
 func TestMakers_TellsRenderedSecrets(t *testing.T) {
 	t.Parallel()
-	own, ofPool := intent.GeneratedSecretName("one"), "one.md.md"+contract.PoolSecretSuffix
+	own, ofPool := settings.GeneratedSecretName("one"), "one.md.md"+contract.PoolSecretSuffix
 	rendered, written := generated(own), generated(ofPool)
 	written.Data[contract.KeyContentHash] = []byte("x")
-	foreign := generated(intent.GeneratedSecretName("two"))
+	foreign := generated(settings.GeneratedSecretName("two"))
 	foreign.Labels[contract.LabelGenerated] = "two"
 	for name, test := range map[string]struct {
 		objects  []client.Object

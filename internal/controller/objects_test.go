@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -81,7 +81,7 @@ func TestCollect_FindsWhatCanBePatched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, _ := show(t, test.objects...)
-			cluster := intent.Cluster{Namespace: "team", Name: "one", ControlPlaneKind: test.kind, ControlPlaneName: "cp"}
+			cluster := settings.Cluster{Namespace: "team", Name: "one", ControlPlaneKind: test.kind, ControlPlaneName: "cp"}
 			objects, out, err := Reader{Client: s}.Collect(t.Context(), cluster, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -106,7 +106,7 @@ func TestCollect_TakesTheTemplatesThatAreReadAlready(t *testing.T) {
 	s, _ := show(t, &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: named("a")}, &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: named("b")},
 		poolOf("a", plan.KindTemplate, "a"), poolOf("b", plan.KindTemplate, "b"))
 	templates := []bootstrapv1.KubeadmConfigTemplate{{ObjectMeta: named("other")}, {ObjectMeta: named("b")}}
-	objects, _, err := Reader{Client: s}.Collect(t.Context(), intent.Cluster{Namespace: "team", Name: "one"}, templates)
+	objects, _, err := Reader{Client: s}.Collect(t.Context(), settings.Cluster{Namespace: "team", Name: "one"}, templates)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestForeignUser_IsAPoolOfAnotherCluster(t *testing.T) {
 	} {
 		s, _ := show(t, test.pools...)
 		o := NewObject(&bootstrapv1.KubeadmConfigTemplate{ObjectMeta: named("t")}, test.kind, false)
-		pool, err := Reader{Client: s}.ForeignUser(t.Context(), intent.Cluster{Namespace: "team", Name: "one"}, o)
+		pool, err := Reader{Client: s}.ForeignUser(t.Context(), settings.Cluster{Namespace: "team", Name: "one"}, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +172,7 @@ func TestLate_ReturnsWorkersWithoutData(t *testing.T) {
 		pool := poolOf("md", plan.KindTemplate, "t")
 		pool.Annotations = map[string]string{contract.AnnotationSecret: "own"}
 		s, _ := show(t, config, pool)
-		objects, err := Reader{Client: s}.Configs(intent.Cluster{Namespace: "team", Name: "one"}).Late(t.Context())
+		objects, err := Reader{Client: s}.Configs(settings.Cluster{Namespace: "team", Name: "one"}).Late(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

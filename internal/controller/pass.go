@@ -14,10 +14,9 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
@@ -25,8 +24,8 @@ import (
 type Pass struct {
 	Cluster *clusterv1.Cluster
 	// View is the Cluster as decisions read it, and Options what it asks for.
-	View    intent.Cluster
-	Options intent.Options
+	View    settings.Cluster
+	Options settings.Options
 	Configs *Configs
 	Secrets *Secrets
 	// Writer writes annotations.
@@ -43,14 +42,14 @@ type Pass struct {
 	// missing are findings about objects that are missing or cannot be patched.
 	missing Outcome
 	// main are the settings of the Cluster, nil if they cannot be used or are not needed.
-	main *resolve.Resolution
+	main *settings.Resolution
 	// expires is when the first trusted certificate in use expires, or the zero time.
 	expires time.Time
 	// current reports that the cached Cluster asks for the same as that of the API server.
 	current bool
 }
 
-func (c *Controller) newPass(cluster *clusterv1.Cluster, view intent.Cluster) *Pass {
+func (c *Controller) newPass(cluster *clusterv1.Cluster, view settings.Cluster) *Pass {
 	p := &Pass{Cluster: cluster, View: view, Configs: c.reader.Configs(view), Writer: c.writer}
 	p.Secrets = NewSecrets(c.writer, c.reader, c.Now, cluster, view, p.Configs)
 	if view.Topology {
@@ -65,15 +64,15 @@ func (c *Controller) newPass(cluster *clusterv1.Cluster, view intent.Cluster) *P
 // proxy of a Cluster without the label is removed, whatever they say.
 func (p *Pass) readOptions() (err error) {
 	if p.topology == nil || !p.View.Enabled {
-		if p.Options, err = intent.ParseOptions(p.View.Annotations); err != nil {
-			p.Options = intent.Options{Rollout: contract.RolloutOnNextRollout}
+		if p.Options, err = settings.ParseOptions(p.View.Annotations); err != nil {
+			p.Options = settings.Options{Rollout: contract.RolloutOnNextRollout}
 		}
 		return err
 	}
-	if p.topology.Asks, err = intent.SettingsOf(p.Cluster); err != nil {
+	if p.topology.Asks, err = settings.Of(p.Cluster); err != nil {
 		return err
 	}
-	if p.topology.Version, err = intent.OutputVersion(p.Cluster.Annotations); err != nil {
+	if p.topology.Version, err = settings.OutputVersion(p.Cluster.Annotations); err != nil {
 		return err
 	}
 	p.Options, p.View = p.topology.Asks.Options, p.topology.Asks.ApplyTo(p.View)
@@ -112,8 +111,8 @@ func orphansOf(objects []Object, patched []bootstrapv1.KubeadmConfigTemplate) (o
 // of what may be left without one: by a process that was killed, by a webhook that patched objects before the first
 // pass saw them, or by Cluster API, which copies templates as its cache shows them.
 func (p *Pass) isIdle(ctx context.Context) (bool, error) {
-	if _, frozen := intent.FreezeOf(p.Cluster.Annotations); p.View.Enabled || frozen || HasCondition(p.Cluster) ||
-		intent.Restores(p.Cluster.Labels, p.Cluster.Annotations) {
+	if _, frozen := settings.FreezeOf(p.Cluster.Annotations); p.View.Enabled || frozen || HasCondition(p.Cluster) ||
+		settings.Restores(p.Cluster.Labels, p.Cluster.Annotations) {
 		return false, nil
 	}
 	written, rendered, err := p.Secrets.Makers(ctx)
@@ -155,9 +154,9 @@ func count(counter func(outcome string), outcome string) {
 // resolve finds the settings of the Cluster or, if override is not "", of the pool that names it. It returns nil if the
 // outcome has a finding about them.
 func (c *Controller) resolve(ctx context.Context, p *Pass, override, pool string) (
-	settings *resolve.Resolution, out Outcome, err error,
+	found *settings.Resolution, out Outcome, err error,
 ) {
-	resolver := resolve.Resolver{Now: c.Now, Object: pool}
+	resolver := settings.Resolver{Now: c.Now, Object: pool}
 	resolution, err := c.Memory.Resolve(ctx, resolver, p.View, p.Options, override)
 	if found := finding.Of(err); len(found) > 0 {
 		count(c.Resolved, found[0].Reason)

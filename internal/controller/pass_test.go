@@ -24,9 +24,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
@@ -77,7 +77,7 @@ func TestPass_WaitsForACacheThatIsBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	stale := config("9")
-	_, _, err := c.decideObject(t.Context(), c.newPass(&clusterv1.Cluster{}, intent.Cluster{}),
+	_, _, err := c.decideObject(t.Context(), c.newPass(&clusterv1.Cluster{}, settings.Cluster{}),
 		NewObject(stale, plan.KindConfig, false), plan.Want{})
 	if !apierrors.IsConflict(err) {
 		t.Errorf("a version of the past is decided about: %v", err)
@@ -88,7 +88,7 @@ func TestPass_WaitsForACacheThatIsBehind(t *testing.T) {
 func TestFacts_OfACopyCostNoRequest(t *testing.T) {
 	t.Parallel()
 	c := &Controller{writer: &Writer{}}
-	f := facts{controller: c, pass: c.newPass(&clusterv1.Cluster{}, intent.Cluster{}), ctx: t.Context(), out: &Outcome{}}
+	f := facts{controller: c, pass: c.newPass(&clusterv1.Cluster{}, settings.Cluster{}), ctx: t.Context(), out: &Outcome{}}
 	if why, err := f.Taken(plan.Object{Copied: &plan.Copied{}}, "other-proxy-files"); err != nil || why != "" {
 		t.Errorf("a Secret that was not checked is taken: %q, %v", why, err)
 	}
@@ -101,7 +101,7 @@ func TestIsIdle_NotWhileNodesAreRestored(t *testing.T) {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		contract.AnnotationRollout: contract.RolloutInPlace, contract.AnnotationApplied: contract.AppliedValue,
 	}}}
-	if idle, err := c.newPass(cluster, intent.Cluster{}).isIdle(t.Context()); err != nil || idle {
+	if idle, err := c.newPass(cluster, settings.Cluster{}).isIdle(t.Context()); err != nil || idle {
 		t.Errorf("idle %v, error %v", idle, err)
 	}
 }
@@ -243,7 +243,7 @@ func TestApplyOne_RemovesAndReplacesForTheClusterOfTheAPIServer(t *testing.T) {
 			c := &Controller{}
 			c.Live, c.Now = live, func() time.Time { return time.Unix(0, 0) }
 			c.writer = &Writer{Client: backoff.New(apiServer{patches: &writes}, nil, c.Now), Live: live}
-			p := c.newPass(cluster, intent.ClusterOf(cluster))
+			p := c.newPass(cluster, settings.ClusterOf(cluster))
 			var err error
 			for _, name := range []string{"a", "b"} {
 				config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "9"}}
@@ -268,7 +268,7 @@ func TestWaiting_IsANoteWhileAllNodesHaveTheFiles(t *testing.T) {
 	waits := finding.Finding{Reason: contract.ReasonWaitingForRollout, Message: "it waits"}
 	other := finding.Finding{Reason: contract.ReasonConflictingFile, Message: "a file"}
 	controlPlane := []status.Group{{Kind: plan.KindControlPlane, Name: "cp"}}
-	pool := []status.Group{{Kind: intent.KindMachineDeployment, Name: "md"}}
+	pool := []status.Group{{Kind: settings.KindMachineDeployment, Name: "md"}}
 	for name, test := range map[string]struct {
 		rollout, kind string
 		disabled      bool
@@ -288,7 +288,7 @@ func TestWaiting_IsANoteWhileAllNodesHaveTheFiles(t *testing.T) {
 			c := &Controller{}
 			c.Now = func() time.Time { return time.Unix(0, 0) }
 			c.writer = &Writer{Client: backoff.New(apiServer{}, nil, c.Now)}
-			p := c.newPass(&clusterv1.Cluster{}, intent.Cluster{Enabled: !test.disabled})
+			p := c.newPass(&clusterv1.Cluster{}, settings.Cluster{Enabled: !test.disabled})
 			p.Options.Rollout = test.rollout
 			one, out := Reconciled{Object: NewObject(object, test.kind, true)}, Outcome{}
 			c.take(p, &one, plan.Decision{Findings: []finding.Finding{waits, other}}, &out)
@@ -327,7 +327,7 @@ func TestSummarize_CountsAnObjectWhoseNodesGetTheFilesInPlace(t *testing.T) {
 		"no entries, and nodes get nothing": {func(*Reconciled) {}, contract.ReasonWaitingForObjects},
 	} {
 		done := Result{Reconciled: object(test.change)}
-		done.summarize(intent.Cluster{Namespace: "team", Name: "one"}, false)
+		done.summarize(settings.Cluster{Namespace: "team", Name: "one"}, false)
 		if got := finding.ConditionOf(done.Findings, done.summary); got.Reason != test.reason {
 			t.Errorf("%s: condition %+v", name, got)
 		}

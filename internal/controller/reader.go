@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -28,7 +28,7 @@ type Reader struct {
 }
 
 // PatchedFor reads the KubeadmConfigTemplates that were patched for a Cluster.
-func (r Reader) PatchedFor(ctx context.Context, cluster intent.Cluster) ([]bootstrapv1.KubeadmConfigTemplate, error) {
+func (r Reader) PatchedFor(ctx context.Context, cluster settings.Cluster) ([]bootstrapv1.KubeadmConfigTemplate, error) {
 	var templates bootstrapv1.KubeadmConfigTemplateList
 	if err := r.Client.List(ctx, &templates, client.InNamespace(cluster.Namespace),
 		client.MatchingFields{world.IndexPatchedFor: cluster.Name}); err != nil {
@@ -40,7 +40,7 @@ func (r Reader) PatchedFor(ctx context.Context, cluster intent.Cluster) ([]boots
 // Collect reads the bootstrap objects of a Cluster from the cache, the control plane first and then pools by name.
 // templates are some that are read already: the objects are those, not copies. Objects that are missing or cannot be
 // patched are findings.
-func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates []bootstrapv1.KubeadmConfigTemplate) (
+func (r Reader) Collect(ctx context.Context, cluster settings.Cluster, templates []bootstrapv1.KubeadmConfigTemplate) (
 	[]Object, Outcome, error,
 ) {
 	pools, err := r.Pools(ctx, cluster)
@@ -151,7 +151,7 @@ func (r Reader) bootstrapOf(ctx context.Context, namespace string, p plan.Pool,
 }
 
 // ForeignUser returns a pool of another Cluster that uses the template too, or nil.
-func (r Reader) ForeignUser(ctx context.Context, cluster intent.Cluster, o Object) (*plan.Pool, error) {
+func (r Reader) ForeignUser(ctx context.Context, cluster settings.Cluster, o Object) (*plan.Pool, error) {
 	if o.Kind != plan.KindTemplate {
 		return nil, nil //nolint:nilnil // "no other user" is an answer, not an error
 	}
@@ -175,7 +175,7 @@ func (r Reader) Get(ctx context.Context, namespace, name string, object client.O
 }
 
 // Pools returns the MachineDeployments, then the MachinePools of a Cluster, each by name.
-func (r Reader) Pools(ctx context.Context, cluster intent.Cluster) ([]plan.Pool, error) {
+func (r Reader) Pools(ctx context.Context, cluster settings.Cluster) ([]plan.Pool, error) {
 	in := []client.ListOption{
 		client.InNamespace(cluster.Namespace),
 		client.MatchingFields{world.IndexCluster: cluster.Name},
@@ -208,7 +208,7 @@ func (r Reader) Pools(ctx context.Context, cluster intent.Cluster) ([]plan.Pool,
 }
 
 // controlPlaneMachines returns when the Machines of the control plane were created.
-func (r Reader) controlPlaneMachines(ctx context.Context, cluster intent.Cluster) ([]time.Time, error) {
+func (r Reader) controlPlaneMachines(ctx context.Context, cluster settings.Cluster) ([]time.Time, error) {
 	ofControlPlane, err := world.OfControlPlane()
 	if err != nil {
 		return nil, err
@@ -231,12 +231,12 @@ func (r Reader) controlPlaneMachines(ctx context.Context, cluster intent.Cluster
 // Configs are the KubeadmConfigs of a Cluster in one pass.
 type Configs struct {
 	reader  Reader
-	cluster intent.Cluster
+	cluster settings.Cluster
 	list    *bootstrapv1.KubeadmConfigList // nil until the first use
 }
 
 // Configs returns the KubeadmConfigs of a Cluster.
-func (r Reader) Configs(cluster intent.Cluster) *Configs {
+func (r Reader) Configs(cluster settings.Cluster) *Configs {
 	return &Configs{reader: r, cluster: cluster}
 }
 

@@ -14,11 +14,10 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
@@ -32,7 +31,7 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) 
 		return ctrl.Result{}, nil
 	case !cluster.DeletionTimestamp.IsZero():
 		c.forget(cluster)
-		return ctrl.Result{}, c.releaseDeleted(ctx, intent.ClusterOf(cluster))
+		return ctrl.Result{}, c.releaseDeleted(ctx, settings.ClusterOf(cluster))
 	}
 	done, err := c.run(ctx, cluster)
 	if done.idle {
@@ -44,7 +43,7 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) 
 // run gathers what a decision depends on, decides, applies the decisions, and follows the Machines. A Cluster with the
 // label and one without it take the same way.
 func (c *Controller) run(ctx context.Context, cluster *clusterv1.Cluster) (done Result, err error) {
-	view := intent.ClusterOf(cluster)
+	view := settings.ClusterOf(cluster)
 	switch {
 	case view.Paused:
 		return Result{idle: true}, nil
@@ -74,9 +73,9 @@ func (c *Controller) run(ctx context.Context, cluster *clusterv1.Cluster) (done 
 		done.gone = !done.IsExplained()
 		return done, nil
 	}
-	done.Find(finding.Notes(resolve.Mendable(done.Warnings))...)
+	done.Find(finding.Notes(settings.Mendable(done.Warnings))...)
 	done.Warnings = nil
-	done.Find(intent.CheckNames(cluster.Labels, intent.SourceOf(cluster))...)
+	done.Find(settings.CheckNames(cluster.Labels, settings.SourceOf(cluster))...)
 	done.Find(checkNames(p.objects)...)
 	done.summarize(view, len(p.missing.Findings) > 0)
 	return done, nil
@@ -191,7 +190,7 @@ func (c *Controller) forget(cluster client.Object) {
 }
 
 // releaseDeleted lets Cluster API delete a control plane that this product has paused.
-func (c *Controller) releaseDeleted(ctx context.Context, cluster intent.Cluster) error {
+func (c *Controller) releaseDeleted(ctx context.Context, cluster settings.Cluster) error {
 	if cluster.ControlPlaneKind != plan.KindControlPlane {
 		return nil
 	}
@@ -239,7 +238,7 @@ func (r Result) Drifting() (groups []status.Group) {
 
 // summarize makes the message of a configured Cluster. A Cluster that is not configured although there are no findings
 // gets findings that say so. unsupported reports whether an object was left alone because it cannot be patched.
-func (r *Result) summarize(cluster intent.Cluster, unsupported bool) {
+func (r *Result) summarize(cluster settings.Cluster, unsupported bool) {
 	counted := make([]finding.Object, len(r.Reconciled))
 	for i, o := range r.Reconciled {
 		counted[i] = finding.Object{
@@ -271,7 +270,7 @@ func waiting(objects []Reconciled, behind []status.Group) (found []finding.Findi
 // have those that the Cluster has for them.
 func checkNames(objects []Object) (found []finding.Finding) {
 	for _, o := range objects {
-		for _, warning := range intent.CheckBootstrap(o.GetAnnotations()) {
+		for _, warning := range settings.CheckBootstrap(o.GetAnnotations()) {
 			warning.Place = warning.Place.Of(o.String())
 			found = append(found, warning)
 		}
@@ -279,7 +278,7 @@ func checkNames(objects []Object) (found []finding.Finding) {
 			if pool.Topology {
 				continue
 			}
-			for _, warning := range intent.CheckPool(pool.Annotations) {
+			for _, warning := range settings.CheckPool(pool.Annotations) {
 				warning.Place = warning.Place.Of(pool.String())
 				found = append(found, warning)
 			}

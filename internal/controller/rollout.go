@@ -21,10 +21,10 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -166,7 +166,7 @@ func (c *Controller) replace(ctx context.Context, p *Pass, group behind) (bool, 
 	case plan.KindControlPlane:
 		controlPlane := &controlplanev1.KubeadmControlPlane{}
 		object, after = controlPlane, &controlPlane.Spec.Rollout.After
-	case intent.KindMachineDeployment:
+	case settings.KindMachineDeployment:
 		deployment := &clusterv1.MachineDeployment{}
 		object, after = deployment, &deployment.Spec.Rollout.After
 	default:

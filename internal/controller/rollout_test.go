@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -121,13 +121,13 @@ func TestRollOut_CountsTheMachinesThatAreBehind(t *testing.T) {
 				Object: NewObject(&bootstrapv1.KubeadmConfigTemplate{ObjectMeta: named("t")}, plan.KindTemplate, false),
 				Recipe: &recipe, Secret: secret.Name,
 			}
-			template.Pools = []plan.Pool{{Pool: intent.Pool{Kind: intent.KindMachineDeployment}, Object: "md"}}
+			template.Pools = []plan.Pool{{Pool: settings.Pool{Kind: settings.KindMachineDeployment}, Object: "md"}}
 			if test.objects != nil {
 				test.objects(&controlPlane, &template)
 			}
 			for _, rollout := range []string{contract.RolloutOnNextRollout, contract.RolloutImmediate} {
 				s.writes = nil
-				p := c.newPass(cluster, intent.ClusterOf(cluster))
+				p := c.newPass(cluster, settings.ClusterOf(cluster))
 				p.Options.Rollout, p.Reconciled, p.current = rollout, []Reconciled{controlPlane, template}, true
 				var done Result
 				out, err := c.rollOut(t.Context(), p, &done)
@@ -179,7 +179,7 @@ func TestLagging_NamesTheYoungestMachineThatOnlyARolloutReplaces(t *testing.T) {
 		configs = append(configs, config)
 	}
 	o := Reconciled{Object: Object{BootstrapObject: &bootstrapv1.KubeadmConfigTemplate{}, Kind: plan.KindTemplate}, Recipe: &recipe}
-	got := lagging(&world.Memory{}, configs, o, intent.KindMachineDeployment, "md", time.Time{})
+	got := lagging(&world.Memory{}, configs, o, settings.KindMachineDeployment, "md", time.Time{})
 	var names []string
 	for _, machine := range got.Machines {
 		names = append(names, machine.Name)
@@ -242,9 +242,9 @@ func TestReplace_SetsTheTimeOnce(t *testing.T) {
 		target, write string
 	}{
 		"a control plane":             {kind: plan.KindControlPlane, object: plain, target: "g", write: merge},
-		"a MachineDeployment":         {kind: intent.KindMachineDeployment, object: pool, target: "g", write: merge},
-		"a MachinePool":               {kind: intent.KindMachinePool, object: pool},
-		"an object that is gone":      {kind: intent.KindMachineDeployment, object: plain},
+		"a MachineDeployment":         {kind: settings.KindMachineDeployment, object: pool, target: "g", write: merge},
+		"a MachinePool":               {kind: settings.KindMachinePool, object: pool},
+		"an object that is gone":      {kind: settings.KindMachineDeployment, object: plain},
 		"one that goes meanwhile":     {kind: plan.KindControlPlane, object: plain, refusal: notFound, target: "g", write: merge},
 		"a refused write":             {kind: plan.KindControlPlane, object: plain, refusal: refused, target: "g", write: merge},
 		"one that is being deleted":   {kind: plan.KindControlPlane, object: cp(func(o *controlplanev1.KubeadmControlPlane) { o.DeletionTimestamp = new(metav1.NewTime(noon())) })},
@@ -252,16 +252,16 @@ func TestReplace_SetsTheTimeOnce(t *testing.T) {
 		"one that we paused":          {kind: plan.KindControlPlane, object: annotated(contract.PausedForPatch), target: "g", write: merge},
 		"a rollout before":            {kind: plan.KindControlPlane, object: cp(func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Rollout.After = after(-time.Second) }), target: "g", write: merge},
 		"a rollout that has begun":    {kind: plan.KindControlPlane, object: cp(func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Rollout.After = after(time.Second) })},
-		"a rollout of tomorrow":       {kind: intent.KindMachineDeployment, object: &clusterv1.MachineDeployment{ObjectMeta: named("g"), Spec: clusterv1.MachineDeploymentSpec{Rollout: clusterv1.MachineDeploymentRolloutSpec{After: after(24 * time.Hour)}}}},
+		"a rollout of tomorrow":       {kind: settings.KindMachineDeployment, object: &clusterv1.MachineDeployment{ObjectMeta: named("g"), Spec: clusterv1.MachineDeploymentSpec{Rollout: clusterv1.MachineDeploymentRolloutSpec{After: after(24 * time.Hour)}}}},
 		"a topology that is gone":     {kind: plan.KindControlPlane, object: ownedPlane},
 		"a topology without the part": {kind: plan.KindControlPlane, object: ownedPlane, topology: pools(), target: "one", write: plane},
 		"a topology's control plane":  {kind: plan.KindControlPlane, object: ownedPlane, topology: clusterv1.Topology{ControlPlane: clusterv1.ControlPlaneTopology{Replicas: new(int32(3))}}, target: "one", write: plane},
 		"its second rollout":          {kind: plan.KindControlPlane, object: ownedPlane, topology: rolling(-time.Second), target: "one", write: plane},
 		"its rollout that has begun":  {kind: plan.KindControlPlane, object: ownedPlane, topology: rolling(time.Second)},
-		"a topology's pool":           {kind: intent.KindMachineDeployment, object: ownedPool, topology: pools("x", "workers"), target: "one", write: first},
-		"a pool's second rollout":     {kind: intent.KindMachineDeployment, object: ownedPool, topology: rolling(-time.Second), target: "one", write: second},
-		"a pool's that has begun":     {kind: intent.KindMachineDeployment, object: ownedPool, topology: rolling(time.Second)},
-		"a pool that is removed":      {kind: intent.KindMachineDeployment, object: ownedPool, topology: pools("x")},
+		"a topology's pool":           {kind: settings.KindMachineDeployment, object: ownedPool, topology: pools("x", "workers"), target: "one", write: first},
+		"a pool's second rollout":     {kind: settings.KindMachineDeployment, object: ownedPool, topology: rolling(-time.Second), target: "one", write: second},
+		"a pool's that has begun":     {kind: settings.KindMachineDeployment, object: ownedPool, topology: rolling(time.Second)},
+		"a pool that is removed":      {kind: settings.KindMachineDeployment, object: ownedPool, topology: pools("x")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,10 +16,9 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -32,7 +31,7 @@ type Secrets struct {
 	reader Reader
 	now    func() time.Time
 
-	cluster intent.Cluster
+	cluster settings.Cluster
 	owner   metav1.OwnerReference
 	configs *Configs
 	// needed are the names that a bootstrap object refers to.
@@ -50,7 +49,7 @@ type Secrets struct {
 }
 
 // NewSecrets returns the generated Secrets of a Cluster; view has its settings.
-func NewSecrets(writer *Writer, reader Reader, now func() time.Time, cluster *clusterv1.Cluster, view intent.Cluster,
+func NewSecrets(writer *Writer, reader Reader, now func() time.Time, cluster *clusterv1.Cluster, view settings.Cluster,
 	configs *Configs,
 ) *Secrets {
 	return &Secrets{
@@ -129,7 +128,7 @@ func (s *Secrets) refuse(name, why string) (out Outcome) {
 // Ensure writes a generated Secret if its content differs. It is not created before the settings are complete, so that
 // no bootstrap data is generated from incomplete ones. The outcome has the findings about the settings; then the Secret
 // is not changed.
-func (s *Secrets) Ensure(ctx context.Context, name string, resolution resolve.Resolution) (Outcome, error) {
+func (s *Secrets) Ensure(ctx context.Context, name string, resolution settings.Resolution) (Outcome, error) {
 	s.needed[name] = true
 	if s.ensured[name] {
 		return Outcome{}, nil // for another object of this pass; the cache may not show it yet
@@ -144,7 +143,7 @@ func (s *Secrets) Ensure(ctx context.Context, name string, resolution resolve.Re
 }
 
 func (s *Secrets) write(ctx context.Context, name string,
-	resolution resolve.Resolution,
+	resolution settings.Resolution,
 ) (out Outcome, err error) {
 	current, err := s.Read(ctx, name)
 	if err != nil || !resolution.Complete {
@@ -211,13 +210,13 @@ func (s *Secrets) replaceSecret(ctx context.Context, current, desired *corev1.Se
 }
 
 // generatedSecret renders the Secret that files of bootstrap objects refer to.
-func (s *Secrets) generatedSecret(name string, resolution resolve.Resolution) (*corev1.Secret, error) {
-	data, err := resolve.SecretData(resolution)
+func (s *Secrets) generatedSecret(name string, resolution settings.Resolution) (*corev1.Secret, error) {
+	data, err := settings.SecretData(resolution)
 	if err != nil {
 		return nil, err
 	}
 	if infra := resolution.Infrastructure; infra != nil && infra.Facts.Read &&
-		name == intent.GeneratedSecretName(s.cluster.Name) {
+		name == settings.GeneratedSecretName(s.cluster.Name) {
 		if data[contract.KeyInfrastructure], err = infra.Encode(); err != nil {
 			return nil, err
 		}
@@ -226,8 +225,8 @@ func (s *Secrets) generatedSecret(name string, resolution resolve.Resolution) (*
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.cluster.Namespace, Name: name,
-			Labels:          intent.SecretLabels(s.cluster),
-			Annotations:     resolve.SecretAnnotations(resolution),
+			Labels:          settings.SecretLabels(s.cluster),
+			Annotations:     settings.SecretAnnotations(resolution),
 			OwnerReferences: []metav1.OwnerReference{s.owner},
 		},
 		Type: corev1.SecretTypeOpaque,

@@ -17,24 +17,23 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // proxySecrets are proxy Secrets without credentials, by name. Reading one whose name is "unread" fails.
 type proxySecrets []string
 
-func (s proxySecrets) ReadSecret(_ context.Context, name types.NamespacedName) (*resolve.Secret, error) {
+func (s proxySecrets) ReadSecret(_ context.Context, name types.NamespacedName) (*settings.Secret, error) {
 	if name.Name == "unread" {
 		return nil, errRefused
 	}
 	if !slices.Contains(s, name.Name) {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	return &resolve.Secret{Name: name, Watched: true, Data: map[string][]byte{contract.KeyHTTPProxy: []byte("http://p.example.com:1")}}, nil
+	return &settings.Secret{Name: name, Watched: true, Data: map[string][]byte{contract.KeyHTTPProxy: []byte("http://p.example.com:1")}}, nil
 }
 
 // settingsPass is a pass over a Cluster with proxy Secrets. counted are the outcomes of lookups.
@@ -45,13 +44,13 @@ func settingsPass(counted *[]string) (*Controller, *Pass) {
 	c.Resolved = func(outcome string) { *counted = append(*counted, outcome) }
 	c.writer = &Writer{Client: backoff.New(apiServer{}, nil, c.Now)}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one"}}
-	return c, c.newPass(cluster, intent.Cluster{Namespace: "team", Name: "one", Enabled: true, EndpointHost: "cp.example.com"})
+	return c, c.newPass(cluster, settings.Cluster{Namespace: "team", Name: "one", Enabled: true, EndpointHost: "cp.example.com"})
 }
 
 // TestValues_OfAPoolAreThoseOfItsSecret has pools that name a proxy Secret.
 func TestValues_OfAPoolAreThoseOfItsSecret(t *testing.T) {
 	t.Parallel()
-	main := &resolve.Resolution{}
+	main := &settings.Resolution{}
 	for name, test := range map[string]struct {
 		override string
 		secret   string // of the resolution
@@ -68,7 +67,7 @@ func TestValues_OfAPoolAreThoseOfItsSecret(t *testing.T) {
 		c, p := settingsPass(&counted)
 		p.main = main
 		f := facts{controller: c, pass: p, ctx: t.Context(), out: &out}
-		values, err := f.Values(plan.Object{Pools: []plan.Pool{{Pool: intent.Pool{Override: test.override}}}})
+		values, err := f.Values(plan.Object{Pools: []plan.Pool{{Pool: settings.Pool{Override: test.override}}}})
 		if !errors.Is(err, test.err) {
 			t.Errorf("%s: error %v", name, err)
 		}
@@ -173,7 +172,7 @@ func TestReadOptions_OfATopologyAreChecked(t *testing.T) {
 		"an output version": {contract.AnnotationOutputVersion: "none"}, "targets": {contract.AnnotationTargets: "windows"},
 	} {
 		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
-		p := (&Controller{writer: &Writer{}}).newPass(cluster, intent.Cluster{Enabled: true, Topology: true})
+		p := (&Controller{writer: &Writer{}}).newPass(cluster, settings.Cluster{Enabled: true, Topology: true})
 		if err := p.readOptions(); err == nil {
 			t.Errorf("%s: no error", name)
 		}

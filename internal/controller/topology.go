@@ -10,11 +10,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // delay is how long the topology controller may take before the ClusterClass counts as not declaring the patch.
@@ -24,9 +23,9 @@ const delay = 10 * time.Second
 type Topology struct {
 	// Cluster is the Cluster, View has its settings.
 	Cluster *clusterv1.Cluster
-	View    intent.Cluster
+	View    settings.Cluster
 	// Asks has the settings in the topology of an enabled Cluster.
-	Asks intent.Settings
+	Asks settings.ClusterSettings
 	// Version is the output version of the templates.
 	Version int
 	// Reader reads from the cache, Writer writes annotations.
@@ -39,28 +38,28 @@ type Topology struct {
 
 	// resolutions are what the Cluster, under "", and pools that name another Secret get. Settings that cannot be used
 	// are nil.
-	resolutions map[string]*resolve.Resolution
+	resolutions map[string]*settings.Resolution
 	// secrets are the names of generated Secrets that templates refer to, with what is in them.
-	secrets map[string]*resolve.Resolution
+	secrets map[string]*settings.Resolution
 }
 
 // pool returns the settings of a pool in the topology. A pool that is being removed is not there any more.
-func (t *Topology) pool(p plan.Pool) (intent.Pool, bool) {
-	i := slices.IndexFunc(t.Asks.Pools, func(s intent.Pool) bool { return s.Kind == p.Kind && s.Name == p.Name })
+func (t *Topology) pool(p plan.Pool) (settings.Pool, bool) {
+	i := slices.IndexFunc(t.Asks.Pools, func(s settings.Pool) bool { return s.Kind == p.Kind && s.Name == p.Name })
 	if i < 0 {
-		return intent.Pool{}, false
+		return settings.Pool{}, false
 	}
 	return t.Asks.Pools[i], true
 }
 
 // decideSecrets finds what the templates of the topology get, and which Secrets they will refer to. main are the
 // settings of the Cluster, and resolveOf finds those of a pool that names another Secret.
-func (t *Topology) decideSecrets(ctx context.Context, objects []Object, main *resolve.Resolution,
-	resolveOf func(override, pool string) (*resolve.Resolution, Outcome, error),
+func (t *Topology) decideSecrets(ctx context.Context, objects []Object, main *settings.Resolution,
+	resolveOf func(override, pool string) (*settings.Resolution, Outcome, error),
 ) (out Outcome, err error) {
 	t.complete(objects)
-	t.resolutions, t.secrets = map[string]*resolve.Resolution{"": main}, map[string]*resolve.Resolution{}
-	for _, pool := range append([]intent.Pool{{}}, t.Asks.Pools...) {
+	t.resolutions, t.secrets = map[string]*settings.Resolution{"": main}, map[string]*settings.Resolution{}
+	for _, pool := range append([]settings.Pool{{}}, t.Asks.Pools...) {
 		if !pool.UsesProxy() {
 			continue
 		}
@@ -104,7 +103,7 @@ func (t *Topology) ensureSecrets(ctx context.Context) (out Outcome, err error) {
 func (t *Topology) complete(objects []Object) {
 	for _, o := range objects {
 		for _, p := range o.Pools {
-			i := slices.IndexFunc(t.Asks.Pools, func(s intent.Pool) bool { return s.Kind == p.Kind && s.Name == p.Name })
+			i := slices.IndexFunc(t.Asks.Pools, func(s settings.Pool) bool { return s.Kind == p.Kind && s.Name == p.Name })
 			if i >= 0 && t.Asks.Pools[i].Override == "" {
 				t.Asks.Pools[i].Override = p.Override
 			}
@@ -148,7 +147,7 @@ func (templateFacts) Begun() (bool, error) { return false, nil }
 
 // isFrozen reports whether the freeze of the topology applies to an object.
 func (t *Topology) isFrozen(o Object) bool {
-	return !intent.IsEnabledAt(t.Cluster.Labels, t.Cluster.Annotations, o.Version())
+	return !settings.IsEnabledAt(t.Cluster.Labels, t.Cluster.Annotations, o.Version())
 }
 
 // inspect compares an object with the hook's result for its template.
@@ -222,7 +221,7 @@ func (t *Topology) copiedFrom(ctx context.Context, o Object, want plan.Want) (fr
 
 // reportFreeze reports why a frozen object waits.
 func (t *Topology) reportFreeze(out *Outcome, o Object, reason, waits string) {
-	freeze, _ := intent.FreezeOf(t.Cluster.Annotations)
+	freeze, _ := settings.FreezeOf(t.Cluster.Annotations)
 	out.Add(reason, "%s %s the next upgrade of Kubernetes from %s, %s", o, waits, freeze.Version, plan.ToRollNow)
 }
 
@@ -231,7 +230,7 @@ func (t *Topology) leave(o Object) (drift Drift, out Outcome) {
 	t.Secrets.Keep(patch.References(o.Spec)...)
 	switch {
 	case !patch.IsPatched(o.Spec):
-	case intent.IsEnabledAt(nil, t.Cluster.Annotations, o.Version()):
+	case settings.IsEnabledAt(nil, t.Cluster.Annotations, o.Version()):
 		t.reportFreeze(&out, o, contract.ReasonRemovalWaiting, "keeps the proxy until")
 	default:
 		drift = Stale

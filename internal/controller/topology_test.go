@@ -19,11 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
@@ -36,16 +34,16 @@ func topologyOf(t *testing.T, annotations map[string]string, objects ...client.O
 	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{Kind: plan.KindControlPlane, Name: "cp"}
 	cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}}
 	cluster.Spec.Topology.Workers.MachineDeployments = []clusterv1.MachineDeploymentTopology{{Name: "workers"}}
-	asks, err := intent.SettingsOf(cluster)
+	asks, err := settings.Of(cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
 	resolution := complete(t)
 	resolution.Secret.Name.Name = "proxy"
 	return &Topology{
-		Cluster: cluster, View: intent.ClusterOf(cluster), Asks: asks, Version: patch.OutputVersion,
+		Cluster: cluster, View: settings.ClusterOf(cluster), Asks: asks, Version: patch.OutputVersion,
 		Reader: secrets.reader, Writer: secrets.writer, Secrets: secrets, Now: noon,
-		resolutions: map[string]*resolve.Resolution{"": &resolution},
+		resolutions: map[string]*settings.Resolution{"": &resolution},
 	}, shown
 }
 
@@ -57,7 +55,7 @@ func (t *Topology) want() plan.Want {
 // patched is a spec as the hook makes it.
 func patched(t *testing.T, spec patch.Spec, targets ...contract.Target) patch.Spec {
 	t.Helper()
-	recipe, err := patch.NewRecipe(patch.Options{Targets: targets, SecretName: intent.GeneratedSecretName("one")})
+	recipe, err := patch.NewRecipe(patch.Options{Targets: targets, SecretName: settings.GeneratedSecretName("one")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +72,7 @@ func templateOf(spec patch.Spec) Object {
 	o := NewObject(template, plan.KindTemplate, false)
 	o.Spec = spec
 	o.Pools = []plan.Pool{{
-		Pool:   intent.Pool{Kind: intent.KindMachineDeployment, Name: "workers", Topology: true},
+		Pool:   settings.Pool{Kind: settings.KindMachineDeployment, Name: "workers", Topology: true},
 		Object: "md", Version: "v1.30.0", Bootstrap: clusterv1.ContractVersionedObjectReference{Kind: plan.KindTemplate, Name: "t"},
 	}}
 	return o
@@ -100,7 +98,7 @@ func TestInspect_FindsHowAnObjectDiffers(t *testing.T) {
 	first := all
 	first.PreKubeadmCommands = append([]string{"echo user"}, all.PreKubeadmCommands...)
 	const frozenNow = "disabled@v1.30.0"
-	certificates, err := proxyconfig.Parse(map[string][]byte{contract.KeyTrustedCA: []byte(pki.Text(t))})
+	certificates, err := settings.ParseSecret(map[string][]byte{contract.KeyTrustedCA: []byte(pki.Text(t))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +196,7 @@ func TestLeave_ReportsWhatStillHasTheProxy(t *testing.T) {
 			test.message != "" && !strings.Contains(out.Findings[0].Message, test.message) {
 			t.Errorf("%s: got %+v", name, out)
 		}
-		if kept := topology.Secrets.needed[intent.GeneratedSecretName("one")]; kept != (test.message != "") {
+		if kept := topology.Secrets.needed[settings.GeneratedSecretName("one")]; kept != (test.message != "") {
 			t.Errorf("%s: the Secret is kept: %t", name, kept)
 		}
 	}
@@ -208,7 +206,7 @@ func TestCheckNames_NamesThePoolWhoseAnnotationNothingReads(t *testing.T) {
 	t.Parallel()
 	o := templateOf(patch.Spec{})
 	misspelt := map[string]string{contract.AnnotationSecret + "s": "x"}
-	of := plan.Pool{Pool: intent.Pool{Kind: intent.KindMachineDeployment, Name: "own"}, Object: "own", Annotations: misspelt}
+	of := plan.Pool{Pool: settings.Pool{Kind: settings.KindMachineDeployment, Name: "own"}, Object: "own", Annotations: misspelt}
 	ofTopology := of
 	ofTopology.Object, ofTopology.Topology = "theirs", true
 	o.Pools = []plan.Pool{of, ofTopology}
@@ -245,7 +243,7 @@ func TestEnsureSecrets_WritesThoseThatTemplatesWillReferTo(t *testing.T) {
 		o.Pools[0].Override = test.ofClass
 		resolution, other := complete(t), complete(t)
 		out, err := topology.decideSecrets(t.Context(), []Object{o}, &resolution,
-			func(override, pool string) (found *resolve.Resolution, out Outcome, err error) {
+			func(override, pool string) (found *settings.Resolution, out Outcome, err error) {
 				if override != "s" || pool != "MachineDeployment workers of spec.topology" {
 					t.Errorf("%s: Secret %q of pool %q is read", name, override, pool)
 				}

@@ -18,10 +18,10 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
@@ -146,7 +146,7 @@ func TestRollOut_LosesNothingUnknown(t *testing.T) {
 		{`"controlPlane":{"rollout":{%[1]s},%[1]s},%[1]s,`, `{"name":"md","rollout":{%[1]s},%[1]s},{%[1]s}`},
 		{`"controlPlane":{"rollout":{"after":"2020-01-01T00:00:00Z",%s}},`, `{"name":"md","rollout":{"after":"2020-01-01T00:00:00Z",%s}}`},
 	} {
-		for _, kind := range []string{plan.KindControlPlane, intent.KindMachineDeployment} {
+		for _, kind := range []string{plan.KindControlPlane, settings.KindMachineDeployment} {
 			topology := strings.ReplaceAll(parts[0]+`"workers":{"machineDeployments":[`+parts[1]+`]}`, `%s`, `%[1]s`)
 			before := metadata + `,"spec":{"topology":{"classRef":{"name":"c"},` + fmt.Sprintf(topology+`%.0[1]s`, unknown) + `}}}`
 			s := &later{texts: map[string]string{"Cluster": before, kind: metadata + `}`}}

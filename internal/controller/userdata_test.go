@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -50,7 +50,7 @@ func (p *provider) Get(_ context.Context, _ client.ObjectKey, into client.Object
 // read only where it decides.
 func TestUserData_WarnsOfWhatCannotFit(t *testing.T) {
 	t.Parallel()
-	recipe, err := plan.Recipe(intent.Options{Targets: contract.Targets()}, 0, false, "c-proxy-files")
+	recipe, err := plan.Recipe(settings.Options{Targets: contract.Targets()}, 0, false, "c-proxy-files")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestUserData_WarnsOfWhatCannotFit(t *testing.T) {
 			t.Parallel()
 			server := &provider{spec: test.spec}
 			c := &Controller{Config: Config{Memory: &world.Memory{Live: server, Mapper: server}}}
-			p := c.newPass(&clusterv1.Cluster{}, intent.ClusterOf(&clusterv1.Cluster{Spec: clusterv1.ClusterSpec{InfrastructureRef: clusterv1.ContractVersionedObjectReference{Kind: test.cluster, Name: "c"}}}))
+			p := c.newPass(&clusterv1.Cluster{}, settings.ClusterOf(&clusterv1.Cluster{Spec: clusterv1.ClusterSpec{InfrastructureRef: clusterv1.ContractVersionedObjectReference{Kind: test.cluster, Name: "c"}}}))
 			own := bootstrapv1.KubeadmConfigSpec{Files: []bootstrapv1.File{{Path: "/own", Content: strings.Repeat("x", test.file)}}}
 			var object kinds.BootstrapObject
 			kind := plan.KindControlPlane

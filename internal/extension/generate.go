@@ -7,10 +7,10 @@ import (
 
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // generator makes the patches of one request.
@@ -18,7 +18,7 @@ type generator struct {
 	topology
 
 	rendered func(outcome string)
-	recipes  map[intent.Pool]*patch.Recipe // by recipeKey
+	recipes  map[settings.Pool]*patch.Recipe // by recipeKey
 }
 
 // generate makes the patches for a request.
@@ -32,12 +32,12 @@ func (h *Handlers) generate(common variables, templates []template,
 	if err != nil {
 		return nil, err
 	}
-	g := &generator{topology: t, rendered: h.Rendered, recipes: map[intent.Pool]*patch.Recipe{}}
+	g := &generator{topology: t, rendered: h.Rendered, recipes: map[settings.Pool]*patch.Recipe{}}
 	var problems []string
 	pools := t.settings.Pools
 	for i := range templates {
 		it := &templates[i]
-		var pool intent.Pool // the zero pool is the control plane
+		var pool settings.Pool // the zero pool is the control plane
 		switch {
 		case it.isControlPlane():
 		case it.isPool():
@@ -45,7 +45,7 @@ func (h *Handlers) generate(common variables, templates []template,
 		default:
 			continue
 		}
-		if windows[it.key()] || !intent.IsEnabledAt(t.labels, t.annotations, it.version) {
+		if windows[it.key()] || !settings.IsEnabledAt(t.labels, t.annotations, it.version) {
 			continue
 		}
 		text, err := g.patch(it, pool)
@@ -83,7 +83,7 @@ func windowsPools(templates []template) (map[poolKey]bool, error) {
 
 // patch returns the patch of a template of the control plane (the zero pool) or of a pool in JSON, nil if there is
 // nothing to change.
-func (g *generator) patch(it *template, pool intent.Pool) ([]byte, error) {
+func (g *generator) patch(it *template, pool settings.Pool) ([]byte, error) {
 	t := it.decode()
 	if t == nil {
 		return nil, nil
@@ -103,17 +103,17 @@ func (g *generator) patch(it *template, pool intent.Pool) ([]byte, error) {
 }
 
 // recipeKey identifies the recipe of the control plane (the zero pool) or of a pool.
-func recipeKey(pool intent.Pool) intent.Pool {
+func recipeKey(pool settings.Pool) settings.Pool {
 	if !pool.HasOwnSecret() {
-		return intent.Pool{Override: pool.Override} // shared by all pools that have it
+		return settings.Pool{Override: pool.Override} // shared by all pools that have it
 	}
 	return pool
 }
 
 // decide returns the decision about a template. A conflict with a user's file leaves the template unchanged; the
 // controller reports it.
-func (g *generator) decide(spec patch.Spec, it *template, pool intent.Pool) (plan.Decision, error) {
-	version, err := intent.OutputVersion(g.annotations)
+func (g *generator) decide(spec patch.Spec, it *template, pool settings.Pool) (plan.Decision, error) {
+	version, err := settings.OutputVersion(g.annotations)
 	if err != nil {
 		return plan.Decision{}, err
 	}

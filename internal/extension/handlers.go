@@ -16,8 +16,8 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // Handlers are the handlers of all hooks. They can be called concurrently and keep no state between requests.
@@ -66,7 +66,7 @@ func (h *Handlers) ValidateTopology(_ context.Context, q *runtimehooksv1.Validat
 type topology struct {
 	name                string
 	labels, annotations map[string]string
-	settings            intent.Settings // with the pools in the order of the request
+	settings            settings.ClusterSettings // with the pools in the order of the request
 }
 
 // read reads the Cluster and its settings in a request, and records the holder of each template. It reports whether any
@@ -81,14 +81,14 @@ func read(common variables, templates []template) (t topology, enabled bool, err
 		t.name = c.Name
 		t.labels, t.annotations = metadata(c.Metadata)
 	}
-	if err := intent.CheckTopologyLabel(t.labels, t.annotations); err != nil {
+	if err := settings.CheckTopologyLabel(t.labels, t.annotations); err != nil {
 		return t, false, err //nolint:wrapcheck // it names the label
 	}
-	hold, held := intent.FreezeOf(t.annotations)
-	if !intent.AsksForProxy(t.labels, t.annotations) && (!held || !hold.Enabled) {
+	hold, held := settings.FreezeOf(t.annotations)
+	if !settings.AsksForProxy(t.labels, t.annotations) && (!held || !hold.Enabled) {
 		return t, false, nil
 	}
-	source := intent.Source{Annotations: t.annotations, Variable: common.own}
+	source := settings.Source{Annotations: t.annotations, Variable: common.own}
 	for i := range templates {
 		it := &templates[i]
 		if !it.isControlPlane() && !it.isPool() {
@@ -101,20 +101,20 @@ func read(common variables, templates []template) (t topology, enabled bool, err
 			source.ControlPlane = it.variables.own
 			continue
 		}
-		source.Pools = append(source.Pools, intent.PoolSource{
+		source.Pools = append(source.Pools, settings.PoolSource{
 			Kind: it.holder.Kind, Name: it.topologyName, Annotations: it.annotations, Variable: it.variables.own,
 		})
 	}
-	if t.settings, err = intent.ReadSettings(source); err != nil {
-		_, err = intent.ReadSettings(inOrder(source))
+	if t.settings, err = settings.ReadSettings(source); err != nil {
+		_, err = settings.ReadSettings(inOrder(source))
 	}
 	return t, true, err //nolint:wrapcheck // it names the field
 }
 
 // inOrder puts pools into a stable order: the topology controller sends them in the order of a map, and calls again at
 // once whenever a message changes.
-func inOrder(s intent.Source) intent.Source {
-	slices.SortFunc(s.Pools, func(a, b intent.PoolSource) int {
+func inOrder(s settings.Source) settings.Source {
+	slices.SortFunc(s.Pools, func(a, b settings.PoolSource) int {
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})
 	return s

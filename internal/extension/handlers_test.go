@@ -12,7 +12,7 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
@@ -58,7 +58,7 @@ func TestDiscoverVariables(t *testing.T) {
 		t.Errorf("variable %s, required %v; the ClusterClass needs an explicit false", variable.Name, variable.Required)
 	}
 	schema := variable.Schema.OpenAPIV3Schema
-	if v, err := intent.ParseVariable(schema.Example.Raw); err != nil || v.SecretName == "" || v.Targets == nil ||
+	if v, err := settings.ParseVariable(schema.Example.Raw); err != nil || v.SecretName == "" || v.Targets == nil ||
 		v.NoProxy == nil {
 		t.Errorf("the example %s: %+v %v", schema.Example.Raw, v, err)
 	}
@@ -70,7 +70,7 @@ func TestDiscoverVariables(t *testing.T) {
 			t.Errorf("%s: %+v", name, property)
 		}
 		text := encoded(t, map[string]json.RawMessage{name: property.Example.Raw})
-		if _, err := intent.ParseVariable(text); err != nil {
+		if _, err := settings.ParseVariable(text); err != nil {
 			t.Errorf("the example of %s: %v", name, err)
 		}
 	}

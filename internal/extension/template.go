@@ -8,10 +8,10 @@ import (
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // template is one item of a request.
@@ -42,7 +42,7 @@ func (t *template) isControlPlane() bool {
 // isPool reports whether t is the bootstrap template of a pool.
 func (t *template) isPool() bool {
 	return t.holder.FieldPath == fieldBootstrap &&
-		(t.holder.Kind == intent.KindMachineDeployment || t.holder.Kind == intent.KindMachinePool)
+		(t.holder.Kind == settings.KindMachineDeployment || t.holder.Kind == settings.KindMachinePool)
 }
 
 // poolKey identifies a pool in a request.

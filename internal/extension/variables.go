@@ -9,7 +9,7 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // DiscoverVariables answers the hook of the same name with the one variable. It is optional, and so is each of its
@@ -57,7 +57,7 @@ func (h *Handlers) DiscoverVariables(_ context.Context, _ *runtimehooksv1.Discov
 					Example:     example([]contract.Target{contract.TargetContainerd, contract.TargetKubelet}),
 				},
 				contract.VariableNoProxy: {
-					Type: "array", MaxItems: new(int64(intent.MaxNoProxy)),
+					Type: "array", MaxItems: new(int64(settings.MaxNoProxy)),
 					Description: "Additional entries of NO_PROXY, after those of the Cluster and of the proxy Secret: names, " +
 						"suffixes with a leading dot, addresses or networks. Default: none.",
 					Items:   &clusterv1.JSONSchemaProps{Type: "string", MinLength: new(int64(1)), MaxLength: new(int64(300))},

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -54,20 +54,21 @@ func usagef(format string, arguments ...any) error {
 }
 
 // installation returns the installation-wide Secret. Namespaces are read from cached.
-func (o Options) installation(cached client.Reader) (resolve.Installation, error) {
+func (o Options) installation(cached client.Reader) (settings.Installation, error) {
 	secret, err := ParseDefaultSecret(o.DefaultProxySecret)
 	if err != nil {
-		return resolve.Installation{}, err
+		return settings.Installation{}, err
 	}
 	selector, err := labels.Parse(o.DefaultProxyNamespaces)
 	if o.DefaultProxyNamespaces == "" {
 		selector = labels.Nothing()
 	}
 	if err != nil {
-		return resolve.Installation{}, fmt.Errorf("--default-proxy-namespaces %q: %w; use a label selector such as KEY=VALUE",
+		return settings.Installation{}, fmt.Errorf(
+			"--default-proxy-namespaces %q: %w; use a label selector such as KEY=VALUE",
 			o.DefaultProxyNamespaces, err)
 	}
-	return resolve.Installation{
+	return settings.Installation{
 		Secret:     secret,
 		Namespaces: world.LabelledNamespaces{Cached: cached, Selector: selector},
 	}, nil

@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 func TestVerbosity_StopsAtTheHighestLevel(t *testing.T) {
@@ -54,14 +54,14 @@ func TestLogging_WritesTheFieldsOfKubernetesAsJSON(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	log, _ := Logging{Verbosity: 2, Format: formatJSON}.logger(&out)
-	settings, err := proxyconfig.Parse(map[string][]byte{
+	proxy, err := settings.ParseSecret(map[string][]byte{
 		"httpProxy": []byte("http://proxy.example.com:3128"), "username": []byte("user"), "password": []byte("s3cr%\"'\\"),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	object := &metav1.ObjectMeta{Namespace: "team-a", Name: "prod"}
-	log.V(2).Info("Patching\n\"it\"", "Cluster", klog.KObj(object), "settings", settings, "url", settings.HTTPProxy)
+	log.V(2).Info("Patching\n\"it\"", "Cluster", klog.KObj(object), "settings", proxy, "url", proxy.HTTPProxy)
 	log.WithName("x").Error(errors.New("a\nb"), "Cannot")
 	log.V(3).Info("unseen")
 	log.Info("at rest")

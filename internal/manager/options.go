@@ -3,7 +3,7 @@ package manager
 import (
 	"time"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // Options are the options of the manager.
@@ -53,8 +53,8 @@ type Options struct {
 }
 
 // scope returns the Clusters that the manager serves.
-func (o Options) scope() intent.Scope {
-	return intent.Scope{Namespace: o.Namespace, WatchFilter: o.WatchFilter}
+func (o Options) scope() settings.Scope {
+	return settings.Scope{Namespace: o.Namespace, WatchFilter: o.WatchFilter}
 }
 
 // webhooks reports whether the options enable the webhooks.

@@ -19,7 +19,7 @@ const (
 	// CodeTooLong is a value that does not fit into one environment string. Linux limits name, equals sign, value and
 	// NUL to 131,072 bytes together (MAX_ARG_STRLEN, execve(2)); a service with a longer one does not start.
 	CodeTooLong finding.Code = "too-long"
-	// CodeBadProxyURL is a proxy URL that clients do not parse. The composer does not report it; package proxyconfig
+	// CodeBadProxyURL is a proxy URL that clients do not parse. The composer does not report it; package settings
 	// does.
 	CodeBadProxyURL finding.Code = "bad-proxy-url"
 	// CodeBadName is a host name that the DNS or IDNA does not allow (RFC 1123 section 2.1, RFC 5891).
@@ -55,7 +55,7 @@ const (
 	CodeOverBroad finding.Code = "over-broad"
 	// CodeSize is a value of 8 KiB or more. It is part of user data, which some clouds limit to 16 KiB.
 	CodeSize finding.Code = "size"
-	// CodeLoopbackProxy is a proxy on a loopback address. The composer does not report it; package proxyconfig does.
+	// CodeLoopbackProxy is a proxy on a loopback address. The composer does not report it; package settings does.
 	CodeLoopbackProxy finding.Code = "loopback-proxy"
 	// CodeDefaultsUsed is a field that the Cluster leaves empty and that kubeadm fills.
 	CodeDefaultsUsed finding.Code = "defaults-used"
@@ -73,18 +73,19 @@ const (
 	// CodeInfrastructureUnknown is an infrastructure cluster object that nobody has read yet.
 	CodeInfrastructureUnknown finding.Code = "infrastructure-unknown"
 	// CodeInfrastructureKind is a kind of infrastructure cluster object that nobody knows, beside a list without a
-	// network. The composer does not report it; package resolve does.
+	// network. The composer does not report it; package settings does.
 	CodeInfrastructureKind finding.Code = "infrastructure-kind"
 	// CodeNoNodeNetwork is a list without a network of the nodes for static Pods, which have the proxy variables
-	// because the user asks for it. The composer does not report it; package resolve does.
+	// because the user asks for it. The composer does not report it; package settings does.
 	CodeNoNodeNetwork finding.Code = "no-node-network"
 	// CodeProxiedNode is a list without an address of a Machine that control-plane nodes ask. The composer does not
-	// report it; package resolve does.
+	// report it; package settings does.
 	CodeProxiedNode finding.Code = "proxied-node"
 	// CodeStaticPodsCredentials is target static-pods with a proxy whose credentials static Pods do not get. The composer
-	// does not report it; package resolve does.
+	// does not report it; package settings does.
 	CodeStaticPodsCredentials finding.Code = "static-pods-credentials" //nolint:gosec // a code, no credential
-	// CodeProxyInCluster is a proxy that its own Cluster would run. The composer does not report it; package resolve does.
+	// CodeProxyInCluster is a proxy that its own Cluster would run. The composer does not report it; package settings
+	// does.
 	CodeProxyInCluster finding.Code = "proxy-in-cluster"
 )
 

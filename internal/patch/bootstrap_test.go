@@ -14,14 +14,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
 
 // bootstrapCase is what comes to a node, and the name of the golden file of its bootstrap data, or "".
 type bootstrapCase struct {
-	settings        proxyconfig.Settings
+	settings        settings.Proxy
 	noProxy, golden string
 }
 
@@ -30,7 +29,7 @@ type bootstrapCase struct {
 func (b bootstrapCase) input(t *testing.T) *cloudinit.NodeInput {
 	t.Helper()
 	spec := typed(t, ensure(t, parse(t, ownUser), recipe(t, patch.Options{})))
-	data, err := resolve.Files(b.settings, b.noProxy)
+	data, err := settings.Files(b.settings, b.noProxy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,11 +51,11 @@ func (b bootstrapCase) input(t *testing.T) *cloudinit.NodeInput {
 func TestBootstrapData_CarriesTheBytes(t *testing.T) {
 	t.Parallel()
 	for name, b := range map[string]bootstrapCase{
-		"that are golden": {settings(t, map[string]string{
+		"that are golden": {settingsOf(t, map[string]string{
 			"httpProxy": "http://proxy.example.com:3128", "username": `DOM\user`, "password": "p%4@:/\"'$`\\ {{x}}{%#", "trustedCA": testCA,
 		}), noProxy, "testdata/bootstrap-reference"},
 		"of a very long list": {
-			settings(t, map[string]string{"httpsProxy": "http://[fd00::1]:3128", "username": "us$er", "password": "p@\"\\`'"}),
+			settingsOf(t, map[string]string{"httpsProxy": "http://[fd00::1]:3128", "username": "us$er", "password": "p@\"\\`'"}),
 			strings.Repeat("n.example.com,10.0.0.0/8,", 2000) + "прокси.рф, # : - | > & * !", "",
 		},
 	} {
@@ -158,7 +157,7 @@ func checkIgnition(t *testing.T, b bootstrapCase) {
 // checkFiles compares what a renderer made of the managed files with what was meant.
 func checkFiles(t *testing.T, files map[string]string, b bootstrapCase) {
 	t.Helper()
-	data, err := resolve.Files(b.settings, b.noProxy)
+	data, err := settings.Files(b.settings, b.noProxy)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/shells"
 )
 
@@ -167,10 +167,10 @@ func TestCommands_ExportWhatThereIs(t *testing.T) {
 
 func TestKubeadm_SeesNoVariableWithCredentials(t *testing.T) {
 	t.Parallel()
-	s := settings(t, map[string]string{
+	s := settingsOf(t, map[string]string{
 		"httpProxy": "http://proxy.example.com:3128", "username": `DOM\user`, "password": "p%4@:/\"'$`\\ {{x}}{%#",
 	})
-	data, err := resolve.Files(s, noProxy)
+	data, err := settings.Files(s, noProxy)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
@@ -44,22 +43,22 @@ clusterConfiguration:
 `
 )
 
-func settings(t *testing.T, data map[string]string) proxyconfig.Settings {
+func settingsOf(t *testing.T, data map[string]string) settings.Proxy {
 	t.Helper()
 	raw := map[string][]byte{}
 	for key, value := range data {
 		raw[key] = []byte(value)
 	}
-	parsed, err := proxyconfig.Parse(raw)
+	parsed, err := settings.ParseSecret(raw)
 	if err != nil {
 		t.Fatalf("parsing settings: %v", err)
 	}
 	return parsed
 }
 
-func plain(t *testing.T) proxyconfig.Settings {
+func plain(t *testing.T) settings.Proxy {
 	t.Helper()
-	return settings(t, map[string]string{
+	return settingsOf(t, map[string]string{
 		"httpProxy":  "http://proxy.example.com:3128",
 		"httpsProxy": "http://proxy.example.com:3129",
 	})
@@ -212,7 +211,7 @@ func TestEnsure_TwiceIsOnceAndRemoveUndoesItForEveryChoice(t *testing.T) {
 // What is in the Secret with certificates is in the golden bootstrap data.
 func TestSecretData_WithoutCertificatesIsGolden(t *testing.T) {
 	t.Parallel()
-	data, err := resolve.Files(plain(t), noProxy)
+	data, err := settings.Files(plain(t), noProxy)
 	if err != nil {
 		t.Fatal(err)
 	}

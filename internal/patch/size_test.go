@@ -10,8 +10,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // What the product adds to the user data of a Machine of docs/nodes.md, in Cluster API's own renderers. Clouds limit the
@@ -21,12 +20,12 @@ func TestUserData_GrowsLittle(t *testing.T) {
 	const nodesPage = "localhost,127.0.0.1,192.168.0.0/16,10.128.0.0/12,10.128.0.1,10.128.0.10,kubernetes,kubernetes.default,.svc," +
 		".cluster.local,.cluster.local.,api.prod.example.com,169.254.169.254,169.254.0.0/16,.corp.example.com"
 	proxy := map[string]string{"httpProxy": "http://proxy.example.com:3128", "username": "node", "password": `s3cr%t@/"`}
-	with := func(more map[string]string) proxyconfig.Settings {
+	with := func(more map[string]string) settings.Proxy {
 		maps.Copy(more, proxy)
-		return settings(t, more)
+		return settingsOf(t, more)
 	}
 	for name, test := range map[string]struct {
-		settings             proxyconfig.Settings
+		settings             settings.Proxy
 		targets              []contract.Target
 		cloudConfig, ignited int // bytes at most
 	}{
@@ -34,11 +33,11 @@ func TestUserData_GrowsLittle(t *testing.T) {
 		"one readiness endpoint":   {with(map[string]string{"readinessEndpoints": "https://registry.example.com/v2/"}), nil, 6_400, 8_400},
 		"one certificate":          {with(map[string]string{"trustedCA": testCA}), nil, 5_500 + len(testCA)*5/4, 7_200 + len(testCA)*5/4},
 		"all targets":              {with(map[string]string{}), contract.AllTargets(), 5_550, 7_250},
-		"nothing but certificates": {settings(t, map[string]string{"trustedCA": testCA}), []contract.Target{contract.TargetTrust}, 4_000 + len(testCA)*5/4, 5_200 + len(testCA)*5/4},
+		"nothing but certificates": {settingsOf(t, map[string]string{"trustedCA": testCA}), []contract.Target{contract.TargetTrust}, 4_000 + len(testCA)*5/4, 5_200 + len(testCA)*5/4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			data, err := resolve.Files(test.settings, nodesPage)
+			data, err := settings.Files(test.settings, nodesPage)
 			if err != nil {
 				t.Fatal(err)
 			}

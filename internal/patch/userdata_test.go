@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/secret"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // machine is a Machine whose user data is rendered.
@@ -99,7 +99,7 @@ func TestUserData_IsALowerBound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			data, err := resolve.Files(settings(t, map[string]string{"httpProxy": "http://u:p%40@proxy.example.com:3128", "trustedCA": testCA}), noProxy)
+			data, err := settings.Files(settingsOf(t, map[string]string{"httpProxy": "http://u:p%40@proxy.example.com:3128", "trustedCA": testCA}), noProxy)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,12 +10,10 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // scene is an object of Cluster prod, what the Cluster asks for, and the facts.
@@ -59,8 +57,8 @@ func (a *answers) Begun() (bool, error) { return a.begun, a.ask("begun") }
 type is func(*scene)
 
 // filesOf are the data of a generated Secret.
-func filesOf(settings proxyconfig.Settings) map[string][]byte {
-	files, err := resolve.Files(settings, "localhost")
+func filesOf(proxy settings.Proxy) map[string][]byte {
+	files, err := settings.Files(proxy, "localhost")
 	if err != nil {
 		panic(err)
 	}
@@ -70,25 +68,25 @@ func filesOf(settings proxyconfig.Settings) map[string][]byte {
 // newScene is an object at rest of an enabled Cluster with delivery Reference, about which every answer is favourable.
 func newScene(t *testing.T, kind string, changes ...is) scene {
 	t.Helper()
-	settings, err := proxyconfig.Parse(map[string][]byte{"httpProxy": []byte("http://proxy:3128")})
+	proxy, err := settings.ParseSecret(map[string][]byte{"httpProxy": []byte("http://proxy:3128")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	resolution := &resolve.Resolution{
-		Settings: settings, Complete: true, NoProxy: noproxy.Result{Value: "localhost"}, Files: filesOf(settings),
+	resolution := &settings.Resolution{
+		Settings: proxy, Complete: true, NoProxy: noproxy.Result{Value: "localhost"}, Files: filesOf(proxy),
 	}
 	s := scene{
 		object: plan.Object{
 			Kind: kind, Name: kind + " team/one", Spec: own(),
 		},
-		want: plan.Want{Cluster: "prod", Enabled: true, Admission: true, Options: intent.Options{
+		want: plan.Want{Cluster: "prod", Enabled: true, Admission: true, Options: settings.Options{
 			Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets(),
 		}},
 		answers: answers{values: plan.Values{Resolution: resolution}},
 	}
 	if kind != plan.KindControlPlane {
 		s.object.Pools = []plan.Pool{{
-			Pool: intent.Pool{Kind: intent.KindMachineDeployment, Name: "md"}, Object: "md",
+			Pool: settings.Pool{Kind: settings.KindMachineDeployment, Name: "md"}, Object: "md",
 			Cluster: "prod",
 		}}
 	}
@@ -165,10 +163,10 @@ var (
 	owned     is = func(s *scene) { s.object.Labels = map[string]string{clusterv1.ClusterTopologyOwnedLabel: ""} }
 	windows   is = func(s *scene) { s.object.Spec.Files = append(s.object.Spec.Files, patch.File{Path: `c:\a`}) }
 	shared    is = func(s *scene) {
-		s.object.Foreign = &plan.Pool{Pool: intent.Pool{Kind: intent.KindMachineDeployment}, Object: "x", Cluster: "other"}
+		s.object.Foreign = &plan.Pool{Pool: settings.Pool{Kind: settings.KindMachineDeployment}, Object: "x", Cluster: "other"}
 	}
 	divided is = func(s *scene) {
-		s.object.Pools = append(s.object.Pools, plan.Pool{Pool: intent.Pool{Override: "other"}, Object: "b"})
+		s.object.Pools = append(s.object.Pools, plan.Pool{Pool: settings.Pool{Override: "other"}, Object: "b"})
 	}
 	inTheWay is = func(s *scene) {
 		s.object.Spec.Files = append(s.object.Spec.Files,

@@ -5,9 +5,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // Want is the desired state of a Cluster.
@@ -20,7 +19,7 @@ type Want struct {
 	Frozen bool
 	// Unusable is why nothing changes, because a label or an annotation of the Cluster cannot be understood, or nil.
 	Unusable *finding.Finding
-	Options  intent.Options
+	Options  settings.Options
 	// Version is the output version of all templates of a topology, 0 for objects that record their own.
 	Version int
 	// Admission reports whether webhooks patch an object together with a change of the user.
@@ -88,7 +87,7 @@ type Facts interface {
 type Values struct {
 	// Resolution is nil if there are no settings that can be used; findings of the Cluster say why. At admission it has
 	// the Files of the present generated Secret, or none.
-	Resolution *resolve.Resolution
+	Resolution *settings.Resolution
 	// Recipe is the recipe that an earlier decision has made of the same settings, or nil.
 	Recipe *patch.Recipe
 }
@@ -114,7 +113,7 @@ type Decision struct {
 	// Recipe is the desired recipe of the object, nil if that is not known. The zero recipe has no entries.
 	Recipe *patch.Recipe
 	// Resolution are the settings that the object should carry, nil if it should carry none or they cannot be used.
-	Resolution *resolve.Resolution
+	Resolution *settings.Resolution
 	// Waits reports that the edits wait for the user's next rollout.
 	Waits bool
 	// Findings are the reasons why the object is not as the Cluster asks.

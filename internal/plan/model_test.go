@@ -12,12 +12,10 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/sequence"
 )
 
@@ -67,12 +65,12 @@ func newStored(kind string) *stored {
 	s := &stored{
 		kind: kind, annotations: map[string]string{}, own: own(), spec: own(), busy: true,
 	}
-	s.want = plan.Want{Cluster: "prod", Admission: true, Options: intent.Options{
+	s.want = plan.Want{Cluster: "prod", Admission: true, Options: settings.Options{
 		Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets(),
 	}}
 	if kind != plan.KindControlPlane {
 		s.pools = []plan.Pool{{
-			Pool: intent.Pool{Kind: intent.KindMachineDeployment, Name: "md"}, Object: "md",
+			Pool: settings.Pool{Kind: settings.KindMachineDeployment, Name: "md"}, Object: "md",
 			Cluster: "prod",
 		}}
 	}
@@ -88,12 +86,12 @@ func settingsOf(what string) plan.Values {
 	case "with a password":
 		data = map[string][]byte{"httpProxy": []byte("http://proxy:3128"), "username": []byte("u"), "password": []byte("%$'")}
 	}
-	settings, err := proxyconfig.Parse(data)
+	proxy, err := settings.ParseSecret(data)
 	if err != nil {
 		panic(err)
 	}
-	return plan.Values{Resolution: &resolve.Resolution{
-		Settings: settings, Complete: what != "incomplete", NoProxy: noproxy.Result{Value: "localhost"}, Files: filesOf(settings),
+	return plan.Values{Resolution: &settings.Resolution{
+		Settings: proxy, Complete: what != "incomplete", NoProxy: noproxy.Result{Value: "localhost"}, Files: filesOf(proxy),
 	}}
 }
 

@@ -11,10 +11,9 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // Codes of notes: commands before there are files, a program that drops variables, user data that a node fetches, a
@@ -35,8 +34,8 @@ type Booted struct {
 	// Own is the whole spec.
 	Own        *bootstrapv1.KubeadmConfigSpec
 	Targets    []contract.Target
-	Options    intent.Options
-	Resolution *resolve.Resolution
+	Options    settings.Options
+	Resolution *settings.Resolution
 	Early      Early
 }
 

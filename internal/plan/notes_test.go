@@ -9,13 +9,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // TestNotes_AreWhatASpecAsksForAndDoesNotGet has specs whose notes are their code, place and message up to the first
@@ -126,7 +124,7 @@ func TestNotes_AreWhatASpecAsksForAndDoesNotGet(t *testing.T) {
 			default:
 				data["httpProxy"] = []byte(test.proxy)
 			}
-			settings, err := proxyconfig.Parse(data)
+			proxy, err := settings.ParseSecret(data)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,8 +132,8 @@ func TestNotes_AreWhatASpecAsksForAndDoesNotGet(t *testing.T) {
 			if booted.Targets == nil {
 				booted.Targets = contract.Targets()
 			}
-			booted.Options = intent.Options{Targets: booted.Targets}
-			booted.Resolution = &resolve.Resolution{Settings: settings, NoProxy: noproxy.Result{Value: ".svc,.corp.example.com"}}
+			booted.Options = settings.Options{Targets: booted.Targets}
+			booted.Resolution = &settings.Resolution{Settings: proxy, NoProxy: noproxy.Result{Value: ".svc,.corp.example.com"}}
 			var got []string
 			for _, f := range plan.Notes(booted) {
 				if f.Advice == "" || f.Reason != "" {

@@ -12,13 +12,13 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // Kinds of bootstrap objects.
 const (
-	KindControlPlane = intent.KindControlPlane
+	KindControlPlane = settings.KindControlPlane
 	KindTemplate     = "KubeadmConfigTemplate"
 	KindConfig       = "KubeadmConfig"
 	// KindMachineSet and KindMachine are kinds of objects in manifests that are read like pools.
@@ -33,7 +33,7 @@ func refersTo(spec patch.Spec, secret string) bool {
 
 // Pool is the relevant part of a MachineDeployment or MachinePool.
 type Pool struct {
-	intent.Pool
+	settings.Pool
 	// Object is the name of the object, which for a pool of a topology is not its Name.
 	Object string
 	// Cluster is the name of its Cluster.
@@ -52,11 +52,11 @@ type Pool struct {
 func (p Pool) String() string { return p.Kind + " " + p.Object }
 
 // TopologyPool returns a pool that is known from spec.topology only.
-func TopologyPool(pool intent.Pool) Pool { return Pool{Pool: pool, Object: pool.Name} }
+func TopologyPool(pool settings.Pool) Pool { return Pool{Pool: pool, Object: pool.Name} }
 
 // BootstrapKind is the kind of bootstrap object that a pool refers to if its nodes are kubeadm's.
 func (p Pool) BootstrapKind() string {
-	if p.Kind == intent.KindMachinePool || p.Kind == KindMachine {
+	if p.Kind == settings.KindMachinePool || p.Kind == KindMachine {
 		return KindConfig
 	}
 	return KindTemplate
@@ -67,7 +67,7 @@ func PoolOf(object metav1.Object) Pool {
 	var p Pool
 	read := func(kind, topologyName, cluster string, machine clusterv1.MachineSpec) {
 		p = Pool{
-			Pool: intent.Pool{
+			Pool: settings.Pool{
 				Kind: kind, Name: object.GetName(),
 				Override: object.GetAnnotations()[contract.AnnotationSecret],
 			},
@@ -80,10 +80,10 @@ func PoolOf(object metav1.Object) Pool {
 	}
 	switch o := object.(type) {
 	case *clusterv1.MachineDeployment:
-		read(cmp.Or(o.Kind, intent.KindMachineDeployment), o.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel],
+		read(cmp.Or(o.Kind, settings.KindMachineDeployment), o.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel],
 			o.Spec.ClusterName, o.Spec.Template.Spec)
 	case *clusterv1.MachinePool:
-		read(cmp.Or(o.Kind, intent.KindMachinePool), o.Labels[clusterv1.ClusterTopologyMachinePoolNameLabel],
+		read(cmp.Or(o.Kind, settings.KindMachinePool), o.Labels[clusterv1.ClusterTopologyMachinePoolNameLabel],
 			o.Spec.ClusterName, o.Spec.Template.Spec)
 	}
 	return p
@@ -109,9 +109,9 @@ func (o Object) Overrider() string {
 func (o Object) GeneratedSecret(cluster string) string { return o.pool().GeneratedSecret(cluster) }
 
 // pool returns the pool that decides about the proxy of o: one of its pools, which agree, or the zero one.
-func (o Object) pool() intent.Pool {
+func (o Object) pool() settings.Pool {
 	if len(o.Pools) == 0 {
-		return intent.Pool{}
+		return settings.Pool{}
 	}
 	return o.Pools[0].Pool
 }
@@ -120,7 +120,7 @@ func (o Object) pool() intent.Pool {
 // for one of its pools. Such entries belong to another Cluster and are left alone.
 func IsOthers(spec patch.Spec, cluster string) bool {
 	return slices.ContainsFunc(patch.References(spec),
-		func(name string) bool { return intent.GeneratedFor(name) != cluster })
+		func(name string) bool { return settings.GeneratedFor(name) != cluster })
 }
 
 // IsTopologyOwned reports whether labels are of an object that a ClusterClass topology owns. Writes of others to such
@@ -156,7 +156,7 @@ func Version(annotations map[string]string, spec patch.Spec, newest int,
 
 // trustOnly returns the options of a Cluster whose proxy Secret has certificates and no proxy URL: only the trust store
 // is configured.
-func trustOnly(options intent.Options) (intent.Options, error) {
+func trustOnly(options settings.Options) (settings.Options, error) {
 	if !slices.Contains(options.Targets, contract.TargetTrust) {
 		return options,
 			fmt.Errorf("the proxy Secret has only key %s, and %s leaves out target %s; add that target, or a proxy URL to "+
@@ -169,7 +169,7 @@ func trustOnly(options intent.Options) (intent.Options, error) {
 
 // Recipe returns the recipe of an output version whose files refer to a generated Secret. trust is for settings without
 // a proxy URL, which configure only the trust store. Its errors are for the user.
-func Recipe(options intent.Options, version int, trust bool, secret string) (patch.Recipe, error) {
+func Recipe(options settings.Options, version int, trust bool, secret string) (patch.Recipe, error) {
 	if trust {
 		var err error
 		if options, err = trustOnly(options); err != nil {
@@ -183,7 +183,7 @@ func Recipe(options intent.Options, version int, trust bool, secret string) (pat
 
 // NodeData returns what running nodes get of the data of a generated Secret: its files, and the list of them for the
 // targets of a Cluster. Data that is not complete stays as it is. Its errors are for the user.
-func NodeData(options intent.Options, data map[string][]byte) (map[string][]byte, error) {
+func NodeData(options settings.Options, data map[string][]byte) (map[string][]byte, error) {
 	if _, complete := data[contract.KeySetup]; !complete {
 		return data, nil
 	}
@@ -195,7 +195,7 @@ func NodeData(options intent.Options, data map[string][]byte) (map[string][]byte
 }
 
 // NodeFiles returns patch.FilesDigest of the files that NodeData lists.
-func NodeFiles(options intent.Options, data map[string][]byte) (string, error) {
+func NodeFiles(options settings.Options, data map[string][]byte) (string, error) {
 	recipe, err := Recipe(options, patch.OutputVersion, patch.HasOnlyCertificates(data), "")
 	return patch.FilesDigest(recipe), err
 }

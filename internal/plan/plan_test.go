@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // reference is the recipe of some targets, or else of those by default.
@@ -24,7 +24,7 @@ func reference(t *testing.T, targets ...contract.Target) patch.Recipe {
 	if len(targets) == 0 {
 		targets = contract.Targets()
 	}
-	recipe, err := plan.Recipe(intent.Options{Targets: targets}, patch.OutputVersion, false, "one-proxy-files")
+	recipe, err := plan.Recipe(settings.Options{Targets: targets}, patch.OutputVersion, false, "one-proxy-files")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestVersion_IsThatOfThePatchedObjects(t *testing.T) {
 	if got := plan.Version(nil, patched(1), newest, failing); got != newest {
 		t.Errorf("without recipes: %d, want %d", got, newest)
 	}
-	_, err := plan.Recipe(intent.Options{}, 7, false, "x")
+	_, err := plan.Recipe(settings.Options{}, 7, false, "x")
 	if err == nil ||
 		err.Error() != "output version 7 is not known to this version of capi-proxy-patcher; use a newer one" {
 		t.Errorf("got %v, want to be asked for version 7", err)
@@ -324,7 +324,7 @@ func TestAtRest_IsFalseOnlyWhileClusterAPIWorks(t *testing.T) {
 
 func TestObject_NamesTheProxySecretOfItsPools(t *testing.T) {
 	t.Parallel()
-	pool := plan.Pool{Pool: intent.Pool{Kind: intent.KindMachineDeployment}, Object: "md"}
+	pool := plan.Pool{Pool: settings.Pool{Kind: settings.KindMachineDeployment}, Object: "md"}
 	own := pool
 	own.Override = "s"
 	for name, test := range map[string]struct {
@@ -344,7 +344,7 @@ func TestObject_NamesTheProxySecretOfItsPools(t *testing.T) {
 
 func TestNodeData_ListsFilesOfCompleteDataOnly(t *testing.T) {
 	t.Parallel()
-	options := intent.Options{Targets: contract.Targets()}
+	options := settings.Options{Targets: contract.Targets()}
 	for name, data := range map[string]map[string][]byte{
 		"complete":   {contract.KeyProxyEnv: []byte("x"), contract.KeyTrustedCABundle: []byte("y"), contract.KeySetup: []byte("z")},
 		"incomplete": {contract.KeyProxyEnv: []byte("x")},

@@ -8,28 +8,27 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 // TestDecide_ConfiguresOnlyTrustWithoutAProxy covers all rooms: each gets the settings in its own way.
 func TestDecide_ConfiguresOnlyTrustWithoutAProxy(t *testing.T) {
 	t.Parallel()
-	settings, err := proxyconfig.Parse(map[string][]byte{"trustedCA": []byte(pki.Text(t))})
+	proxy, err := settings.ParseSecret(map[string][]byte{"trustedCA": []byte(pki.Text(t))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var (
 		certificates is = func(s *scene) {
-			s.answers.values.Resolution = &resolve.Resolution{Settings: settings, Complete: true, Files: filesOf(settings)}
+			s.answers.values.Resolution = &settings.Resolution{Settings: proxy, Complete: true, Files: filesOf(proxy)}
 		}
 		proxied is = func(s *scene) { s.answers.values = newScene(t, controlPlane).answers.values }
-		unseen  is = func(s *scene) { s.answers.values.Resolution = &resolve.Resolution{} }
+		unseen  is = func(s *scene) { s.answers.values.Resolution = &settings.Resolution{} }
 		says       = func(now is) is {
 			return func(s *scene) {
 				now(s)
-				s.answers.values.Resolution = &resolve.Resolution{Files: s.answers.values.Resolution.Files}
+				s.answers.values.Resolution = &settings.Resolution{Files: s.answers.values.Resolution.Files}
 			}
 		}
 		hooked  is = func(s *scene) { s.object.Hooked = true }

@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
@@ -65,7 +65,7 @@ func inPlace(ctx context.Context, api client.Reader, cluster *clusterv1.Cluster,
 			if err := api.Get(ctx, key, &pool); client.IgnoreNotFound(err) != nil {
 				return nil, fmt.Errorf("reading MachinePool %s: %w", key, err)
 			}
-			one := InPlace{Kind: intent.KindMachinePool, Name: p.Object, Machines: []string{}}
+			one := InPlace{Kind: settings.KindMachinePool, Name: p.Object, Machines: []string{}}
 			for _, node := range pool.Status.NodeRefs {
 				one.Nodes = append(one.Nodes, node.Name)
 			}

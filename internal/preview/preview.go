@@ -29,9 +29,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -214,7 +213,7 @@ func (r *runner) try(ctx context.Context) (Result, error) {
 
 // hintOf says why the controller configures no proxy for a Cluster, or returns "".
 func hintOf(cluster *clusterv1.Cluster) string {
-	switch view := intent.ClusterOf(cluster); {
+	switch view := settings.ClusterOf(cluster); {
 	case view.Paused:
 		return "it is paused, so the controller changes nothing"
 	case view.Unclear != nil:
@@ -228,9 +227,9 @@ func hintOf(cluster *clusterv1.Cluster) string {
 
 // inPlaceTargets returns the targets of a Cluster that asks for updates in place, and nil for another.
 func inPlaceTargets(cluster *clusterv1.Cluster) (targets []contract.Target) {
-	settings, err := intent.SettingsOf(cluster)
-	if err == nil && settings.Options.Rollout == contract.RolloutInPlace && intent.IsEnabled(cluster.Labels) {
-		targets = settings.Options.Targets
+	desired, err := settings.Of(cluster)
+	if err == nil && desired.Options.Rollout == contract.RolloutInPlace && settings.IsEnabled(cluster.Labels) {
+		targets = desired.Options.Targets
 	}
 	return targets
 }
@@ -278,7 +277,7 @@ func newController(o Options, api, writer client.Client, w *snapshot) (*controll
 		Client: writer, Live: w.changed,
 		Memory: &world.Memory{
 			Cached: w, Live: w.changed, Mapper: api.RESTMapper(),
-			Installation: resolve.Installation{Secret: o.DefaultSecret, Namespaces: resolve.EveryNamespace{}},
+			Installation: settings.Installation{Secret: o.DefaultSecret, Namespaces: settings.EveryNamespace{}},
 			Now:          o.Now, Known: cache.NewExpiring(),
 		},
 		Admission: true,
@@ -377,7 +376,7 @@ func rolls(ctx context.Context, w *snapshot, cluster *clusterv1.Cluster, result 
 			_, controlPlane := labels[clusterv1.MachineControlPlaneLabel]
 			if machine.GetDeletionTimestamp().IsZero() &&
 				(kind == plan.KindControlPlane && controlPlane ||
-					kind == intent.KindMachineDeployment && labels[clusterv1.MachineDeploymentNameLabel] == name) {
+					kind == settings.KindMachineDeployment && labels[clusterv1.MachineDeploymentNameLabel] == name) {
 				names = append(names, machine.GetName())
 			}
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // Name is the name of an output.
@@ -124,7 +124,7 @@ func (p *parser) reject(position int, message, advice string) {
 
 // bad reports an entry of an annotation; position 0 is the annotation as a whole.
 func bad(annotation string, position int, message, advice string) finding.Finding {
-	f := finding.Rejection(intent.CodeBadAnnotation, finding.Annotation(annotation).At(position), message, advice)
+	f := finding.Rejection(settings.CodeBadAnnotation, finding.Annotation(annotation).At(position), message, advice)
 	f.Reason = contract.ReasonInvalidOutput
 	return f
 }

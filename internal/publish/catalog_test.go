@@ -13,7 +13,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
@@ -43,12 +43,12 @@ func sample(t *testing.T, data map[string]string, noProxy string) Input {
 	for key, value := range data {
 		bytes[key] = []byte(value)
 	}
-	settings, err := proxyconfig.Parse(bytes)
+	proxy, err := settings.ParseSecret(bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return Input{
-		Cluster: "prod", Namespace: "team-a", Secret: "Secret team-a/http-proxy", Settings: settings, NoProxy: noProxy,
+		Cluster: "prod", Namespace: "team-a", Secret: "Secret team-a/http-proxy", Settings: proxy, NoProxy: noProxy,
 		HasNodeNetwork: true, Version: "v1.36.3",
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // Limits in bytes.
@@ -30,7 +30,7 @@ type Input struct {
 	// Secret names the proxy Secret in messages.
 	Secret string
 	// Settings are the values of the proxy Secret.
-	Settings proxyconfig.Settings
+	Settings settings.Proxy
 	// NoProxy is the complete NO_PROXY for programs of any kind.
 	NoProxy string
 	// HasNodeNetwork reports whether nodes may be among what NoProxy covers.

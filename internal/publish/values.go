@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
@@ -85,11 +85,11 @@ func (in Input) values(d *definition, outputs []Output) *values {
 	return v
 }
 
-func proxiesOf(settings proxyconfig.Settings) (all []proxy) {
+func proxiesOf(values settings.Proxy) (all []proxy) {
 	for _, one := range []struct {
 		name string
-		url  proxyconfig.URL
-	}{{"http-proxy", settings.HTTPProxy}, {"https-proxy", settings.HTTPSProxy}} {
+		url  settings.URL
+	}{{"http-proxy", values.HTTPProxy}, {"https-proxy", values.HTTPSProxy}} {
 		host, port := one.url.HostPort()
 		p := proxy{Name: one.name, Host: host, Port: port}
 		if address, err := netip.ParseAddr(host); err == nil {

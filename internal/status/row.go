@@ -10,7 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // State compares Machines with the configuration.
@@ -99,7 +99,7 @@ func Rows(clusters []clusterv1.Cluster, generated []metav1.PartialObjectMetadata
 	rows := make([]Row, len(clusters))
 	for i := range clusters {
 		rows[i] = RowOf(&clusters[i],
-			secrets[key{clusters[i].Namespace, intent.GeneratedSecretName(clusters[i].Name)}])
+			secrets[key{clusters[i].Namespace, settings.GeneratedSecretName(clusters[i].Name)}])
 	}
 	slices.SortFunc(rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -110,8 +110,8 @@ func Rows(clusters []clusterv1.Cluster, generated []metav1.PartialObjectMetadata
 // RowOf returns the row of a Cluster. generated are the annotations of its generated Secret, nil if it has none or they
 // are not known.
 func RowOf(cluster *clusterv1.Cluster, generated map[string]string) Row {
-	asks, _ := intent.SettingsOf(cluster) // what cannot be read is in the condition
-	view := asks.ApplyTo(intent.ClusterOf(cluster))
+	asks, _ := settings.Of(cluster) // what cannot be read is in the condition
+	view := asks.ApplyTo(settings.ClusterOf(cluster))
 	row := Row{Namespace: cluster.Namespace, Name: cluster.Name, Paused: view.Paused}
 	row.Secret = generated[contract.AnnotationSource]
 	if named := view.Annotations[contract.AnnotationSecret]; row.Secret == "" && named != "" {
@@ -139,7 +139,7 @@ func (r *Row) count(record, controlPlane string) {
 			machines.State = UpToDate
 		}
 	}
-	if controlPlane != "" && controlPlane != intent.KindControlPlane {
+	if controlPlane != "" && controlPlane != settings.KindControlPlane {
 		r.ControlPlane.State = NotPatched
 	}
 	if err != nil {
@@ -149,7 +149,7 @@ func (r *Row) count(record, controlPlane string) {
 	var oldest time.Time
 	for _, one := range behind {
 		machines := &r.Pools
-		if one.Kind == intent.KindControlPlane {
+		if one.Kind == settings.KindControlPlane {
 			machines = &r.ControlPlane
 		}
 		machines.State = MachinesBehind

@@ -10,11 +10,10 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -49,7 +48,7 @@ func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.A
 	if err != nil || found.cluster == nil || !w.Scope.Has(found.cluster.Namespace, found.cluster.Labels) {
 		return answer{}, err
 	}
-	a := &ownedWrite{Webhook: w, write: *object, rolling: rolls, found: found, view: intent.ClusterOf(found.cluster)}
+	a := &ownedWrite{Webhook: w, write: *object, rolling: rolls, found: found, view: settings.ClusterOf(found.cluster)}
 	reported := meta.FindStatusCondition(found.cluster.Status.Conditions, contract.ConditionProxyConfigured) != nil
 	if a.view.Topology || !a.view.Enabled && a.view.Unclear == nil && !reported {
 		return answer{}, nil // never ours, or not any more
@@ -69,7 +68,7 @@ type ownedWrite struct {
 	// rolling reports whether the write replaces the Machines of a control plane.
 	rolling bool
 	found   owner
-	view    intent.Cluster
+	view    settings.Cluster
 }
 
 // decide returns the decision about the object.
@@ -78,7 +77,7 @@ func (a *ownedWrite) decide(ctx context.Context) (plan.Decision, error) {
 		Cluster: a.view.Name, Enabled: a.view.Enabled, Frozen: a.view.Paused || a.view.Deleted,
 		Admission: true,
 	}
-	options, err := intent.ParseOptions(a.view.Annotations)
+	options, err := settings.ParseOptions(a.view.Annotations)
 	switch {
 	case a.view.Unclear != nil:
 		want.Unusable = invalid("Cluster " + a.view.Namespace + "/" + a.view.Name + ": " + a.view.Unclear.Error())
@@ -87,7 +86,7 @@ func (a *ownedWrite) decide(ctx context.Context) (plan.Decision, error) {
 	case a.view.Enabled:
 		want.Unusable = new(finding.Of(err).One())
 	default:
-		want.Options = intent.Options{Rollout: contract.RolloutOnNextRollout} // removal continues, whatever it says
+		want.Options = settings.Options{Rollout: contract.RolloutOnNextRollout} // removal continues, whatever it says
 	}
 	object := plan.Object{
 		Kind: a.kind, Name: a.String(), Labels: a.asked.GetLabels(), Annotations: a.asked.GetAnnotations(),
@@ -121,7 +120,7 @@ type facts struct {
 func (f facts) Values(o plan.Object) (plan.Values, error) {
 	key := types.NamespacedName{Namespace: f.view.Namespace, Name: o.GeneratedSecret(f.view.Name)}
 	names := world.GeneratedSecrets{Cached: f.Cached}
-	return plan.Values{Resolution: &resolve.Resolution{Files: names.Files(f.ctx, key, f.view.Name)}}, nil
+	return plan.Values{Resolution: &settings.Resolution{Files: names.Files(f.ctx, key, f.view.Name)}}, nil
 }
 
 func (f facts) Taken(_ plan.Object, secret string) (string, error) {
@@ -149,7 +148,7 @@ func (a *ownedWrite) answer(ctx context.Context, decision plan.Decision) answer 
 			warnings = append(warnings, contract.Name+": "+found.String())
 		}
 	}
-	for _, found := range intent.CheckBootstrap(a.asked.GetAnnotations()) {
+	for _, found := range settings.CheckBootstrap(a.asked.GetAnnotations()) {
 		warnings = append(warnings, contract.Name+": "+found.String())
 	}
 	at, spec := kinds.Locate(a.asked.BootstrapObject, a.asked.text), kinds.View(a.asked.BootstrapObject)

@@ -11,9 +11,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // The failure policy is Fail: if the webhook is down, a label that is set on a running Cluster would replace the
@@ -37,7 +37,7 @@ func (w *Webhook) admitCluster(ctx context.Context, request *admissionv1.Admissi
 	}
 	after := decideCluster(&stored, &asked)
 	a := answer{operations: plan.AnnotationOperations(asked.Annotations, after.annotations)}
-	if hold, held := intent.FreezeOf(after.annotations); held && after.turns {
+	if hold, held := settings.FreezeOf(after.annotations); held && after.turns {
 		verb := "get"
 		if hold.Enabled {
 			verb = "lose"
@@ -68,10 +68,10 @@ func decideCluster(stored, asked *clusterv1.Cluster) decision {
 		return decision{}
 	}
 	d := decision{annotations: map[string]string{contract.AnnotationEnabledBefore: ""}}
-	was, is := intent.IsEnabled(stored.Labels), intent.IsEnabled(asked.Labels)
+	was, is := settings.IsEnabled(stored.Labels), settings.IsEnabled(asked.Labels)
 	before := stored.Annotations[contract.AnnotationEnabledBefore]
-	wasUnclear, isUnclear := intent.StateOf(stored.Labels) == intent.Unclear,
-		intent.StateOf(asked.Labels) == intent.Unclear
+	wasUnclear, isUnclear := settings.StateOf(stored.Labels) == settings.Unclear,
+		settings.StateOf(asked.Labels) == settings.Unclear
 	switch {
 	case wasUnclear && before != "":
 		was = before == contract.LabelEnabledValue
@@ -101,13 +101,13 @@ func decideCluster(stored, asked *clusterv1.Cluster) decision {
 // again and begins another hold. The controller ends a hold when nothing runs the version any more.
 func holdAfter(stored *clusterv1.Cluster, was, is, immediate bool) (value string, decided bool) {
 	version := stored.Spec.Topology.Version
-	hold, held := intent.FreezeOf(stored.Annotations)
+	hold, held := settings.FreezeOf(stored.Annotations)
 	running := ptr.Deref(stored.Status.Initialization.ControlPlaneInitialized, false)
 	switch {
 	case immediate:
 		return "", held
 	case was != is && running && (!held || hold.Version != version || hold.Enabled != is):
-		return intent.Freeze{Enabled: was, Version: version}.String(), true
+		return settings.Freeze{Enabled: was, Version: version}.String(), true
 	case held && hold.Enabled != is:
 		return hold.String(), true
 	default:

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
 
@@ -254,16 +254,16 @@ func FuzzClusterWebhook(f *testing.F) {
 			t.Errorf("a second call turned\n%s\ninto\n%s", got, again)
 		}
 		hold := holdIn(t, got)
-		parsed, isHold := intent.FreezeOf(map[string]string{contract.AnnotationTopologyHold: hold})
+		parsed, isHold := settings.FreezeOf(map[string]string{contract.AnnotationTopologyHold: hold})
 		if isHold && parsed.String() != hold {
 			t.Errorf("hold %q reads as %q", hold, parsed)
 		}
 		enabled := func(label string) bool { return label == contract.LabelEnabledValue }
 		unclear := func(label string) bool {
-			return intent.StateOf(map[string]string{contract.LabelEnabled: label}) == intent.Unclear && label != ""
+			return settings.StateOf(map[string]string{contract.LabelEnabled: label}) == settings.Unclear && label != ""
 		}
 		turned := enabled(was) != enabled(is) && !unclear(was) && !unclear(is)
-		_, before1 := intent.FreezeOf(map[string]string{contract.AnnotationTopologyHold: held})
+		_, before1 := settings.FreezeOf(map[string]string{contract.AnnotationTopologyHold: held})
 		switch {
 		case rollout == contract.RolloutImmediate && before1 && hold != "" && !unclear(is):
 			t.Errorf("Immediate left hold %q", hold)

@@ -15,7 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
 
@@ -135,7 +135,7 @@ func TestNames_OfOtherManagersClustersAreNotWarnedOf(t *testing.T) {
 		"what cannot be read":  {"MachineDeployment", `7`, false},
 		"a pool of no Cluster": {"MachinePool", `{"metadata":{` + unknown + `}}`, false},
 	} {
-		handler := serve(t, clustersOf(t, cluster), newWorld(t), intent.Scope{WatchFilter: "blue"})
+		handler := serve(t, clustersOf(t, cluster), newWorld(t), settings.Scope{WatchFilter: "blue"})
 		if got := warnings(t, handler, test.kind, test.object); (len(got) > 0) != test.warned {
 			t.Errorf("%s: %q", name, got)
 		}

@@ -8,8 +8,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -95,7 +95,8 @@ func (w *Webhook) ownerByPools(ctx context.Context, object write, cluster string
 		if err != nil {
 			return owner{}, err
 		}
-		if cluster != nil && (found.cluster == nil || intent.StateOf(cluster.Labels) > intent.StateOf(found.cluster.Labels)) {
+		if cluster != nil &&
+			(found.cluster == nil || settings.StateOf(cluster.Labels) > settings.StateOf(found.cluster.Labels)) {
 			found.cluster = cluster
 		}
 	}

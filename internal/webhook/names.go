@@ -11,9 +11,9 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // This webhook warns of labels and annotations of Clusters and pools that have no effect or an unknown value. It
@@ -69,16 +69,16 @@ func unknownNames(request *admissionv1.AdmissionRequest) []string {
 		if kinds.Decode(request.Object.Raw, &cluster) != nil {
 			return nil
 		}
-		if err := intent.CheckLabel(cluster.Labels); err != nil {
+		if err := settings.CheckLabel(cluster.Labels); err != nil {
 			warn(err.Error())
 		}
-		found = intent.CheckNames(cluster.Labels, intent.SourceOf(&cluster))
+		found = settings.CheckNames(cluster.Labels, settings.SourceOf(&cluster))
 	} else {
 		var pool metav1.PartialObjectMetadata
 		if kinds.Decode(request.Object.Raw, &pool) != nil || plan.IsTopologyOwned(pool.Labels) {
 			return nil
 		}
-		found = intent.CheckPool(pool.Annotations)
+		found = settings.CheckPool(pool.Annotations)
 	}
 	for i, warning := range found {
 		if i == maxWarnings {

@@ -15,8 +15,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -40,7 +40,7 @@ type Webhook struct {
 	// Memory identifies Windows pools by their machine templates.
 	Memory *world.Memory
 	// Scope selects the Clusters whose writes are patched. Other writes pass unchanged.
-	Scope intent.Scope
+	Scope settings.Scope
 	// Now is the clock.
 	Now func() time.Time
 	// Rendered counts decisions by outcome; nil counts none.

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
@@ -35,7 +35,7 @@ func labelled() clusterv1.Cluster {
 }
 
 // serve returns webhooks with a cache and an API server, for all Clusters or for those of a scope.
-func serve(t *testing.T, cached, live client.Reader, scope ...intent.Scope) http.Handler {
+func serve(t *testing.T, cached, live client.Reader, scope ...settings.Scope) http.Handler {
 	t.Helper()
 	mux := http.NewServeMux()
 	hooks := &webhook.Webhook{
@@ -254,17 +254,17 @@ func TestAdmission_AdmitsOtherWritesUnchanged(t *testing.T) {
 func TestWebhook_LeavesOtherManagersClustersAlone(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		scope          intent.Scope
+		scope          settings.Scope
 		label          string
 		patched, reads bool
 	}{
-		{intent.Scope{}, "", true, true},
-		{intent.Scope{}, "blue", true, true},
-		{intent.Scope{Namespace: "ns"}, "", true, true},
-		{intent.Scope{Namespace: "other"}, "", false, false},
-		{intent.Scope{WatchFilter: "blue"}, "blue", true, true},
-		{intent.Scope{WatchFilter: "blue"}, "green", false, true},
-		{intent.Scope{WatchFilter: "blue"}, "", false, true},
+		{settings.Scope{}, "", true, true},
+		{settings.Scope{}, "blue", true, true},
+		{settings.Scope{Namespace: "ns"}, "", true, true},
+		{settings.Scope{Namespace: "other"}, "", false, false},
+		{settings.Scope{WatchFilter: "blue"}, "blue", true, true},
+		{settings.Scope{WatchFilter: "blue"}, "green", false, true},
+		{settings.Scope{WatchFilter: "blue"}, "", false, true},
 	} {
 		cluster := labelled()
 		if test.label != "" {

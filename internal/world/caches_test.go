@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // TestCacheOptions_SelectSecretsByTheirLabel has a manager for one namespace, whose installation-wide Secret is in another.
@@ -30,7 +30,7 @@ func TestCacheOptions_SelectSecretsByTheirLabel(t *testing.T) {
 			if got := slices.Sorted(maps.Keys(by.Namespaces)); !slices.Equal(got, want) {
 				t.Errorf("of namespace %q: Secrets of %q are cached, want %q", namespace, got, want)
 			}
-			if !by.Label.Matches(labels.Set(intent.SecretLabels(intent.Cluster{Name: "one"}))) ||
+			if !by.Label.Matches(labels.Set(settings.SecretLabels(settings.Cluster{Name: "one"}))) ||
 				!by.Label.Matches(labels.Set{contract.LabelProxySecret: ""}) || by.Label.Matches(labels.Set{"other": ""}) {
 				t.Errorf("selector %s", by.Label)
 			}

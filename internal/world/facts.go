@@ -13,14 +13,14 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
-// Facts implements resolve.InfrastructureReader. It reads the infrastructure cluster object when the Cluster refers to
+// Facts implements settings.InfrastructureReader. It reads the infrastructure cluster object when the Cluster refers to
 // it first and when the Cluster is provisioned, and never again. There are as many kinds as providers, and no watch on
 // any. A kind that cannot be read, because it is in another API group than those of Cluster API's providers or is not
 // installed, has the facts that follow from its name.
-func (m *Memory) Facts(ctx context.Context, cluster intent.Cluster) (infrastructure.Memory, error) {
+func (m *Memory) Facts(ctx context.Context, cluster settings.Cluster) (infrastructure.Memory, error) {
 	reference := cluster.Infrastructure
 	fresh := infrastructure.Memory{
 		Group: reference.Group, Kind: reference.Kind, Name: reference.Name, Provisioned: cluster.Provisioned,
@@ -66,12 +66,12 @@ func isCurrent(known, fresh infrastructure.Memory) bool {
 }
 
 // stored returns the facts in the generated Secret of a Cluster.
-func (m *Memory) stored(ctx context.Context, cluster intent.Cluster) (infrastructure.Memory, bool) {
+func (m *Memory) stored(ctx context.Context, cluster settings.Cluster) (infrastructure.Memory, bool) {
 	if m.Cached == nil {
 		return infrastructure.Memory{}, false
 	}
 	secret := &corev1.Secret{}
-	name := types.NamespacedName{Namespace: cluster.Namespace, Name: intent.GeneratedSecretName(cluster.Name)}
+	name := types.NamespacedName{Namespace: cluster.Namespace, Name: settings.GeneratedSecretName(cluster.Name)}
 	if err := m.Cached.Get(ctx, name, secret); err != nil || Taken(name, cluster.Name, secret.Labels) != "" {
 		return infrastructure.Memory{}, false
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -68,7 +68,7 @@ func TestInfrastructureClusters_AreReadOnceAndWhenProvisioned(t *testing.T) {
 	t.Parallel()
 	live := &vSphere{servers: map[string]string{"a": "first"}}
 	clusters := &world.Memory{Live: live, Mapper: mapper()}
-	cluster := intent.Cluster{Namespace: "ns", Name: "one", Infrastructure: intent.Reference{Group: providers, Kind: "VSphereCluster", Name: "a"}}
+	cluster := settings.Cluster{Namespace: "ns", Name: "one", Infrastructure: settings.Reference{Group: providers, Kind: "VSphereCluster", Name: "a"}}
 	ask := func(when, server string, asked int) {
 		t.Helper()
 		told, err := clusters.Facts(t.Context(), cluster)
@@ -109,7 +109,7 @@ func TestInfrastructureClusters_AreReadOnceAndWhenProvisioned(t *testing.T) {
 
 func TestInfrastructureClusters_AreReadFromTheGeneratedSecretAfterAStart(t *testing.T) {
 	t.Parallel()
-	cluster := intent.Cluster{Namespace: "ns", Name: "one", Provisioned: true, Infrastructure: intent.Reference{Group: providers, Kind: "VSphereCluster", Name: "a"}}
+	cluster := settings.Cluster{Namespace: "ns", Name: "one", Provisioned: true, Infrastructure: settings.Reference{Group: providers, Kind: "VSphereCluster", Name: "a"}}
 	for name, test := range map[string]struct {
 		provisioned bool
 		object, of  string

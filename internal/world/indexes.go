@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // The indexes of a cache.
@@ -92,7 +92,7 @@ func IsOutput(secret client.Object) bool {
 // ClusterOf returns the name of the Cluster that a Secret was generated for, "" if its name and its labels do not
 // agree, as in a copy.
 func ClusterOf(secret client.Object) string {
-	cluster, of := secret.GetLabels()[contract.LabelGenerated], intent.GeneratedFor(secret.GetName())
+	cluster, of := secret.GetLabels()[contract.LabelGenerated], settings.GeneratedFor(secret.GetName())
 	if IsOutput(secret) {
 		of = strings.TrimSuffix(secret.GetName(), "-"+secret.GetLabels()[contract.LabelOutput])
 	}
@@ -144,11 +144,11 @@ func secretNames(object client.Object) []string {
 	if !ok {
 		return nil
 	}
-	view, overrides := intent.ClusterOf(cluster), []string{""}
+	view, overrides := settings.ClusterOf(cluster), []string{""}
 	if view.Topology {
-		settings, _ := intent.SettingsOf(cluster) // as far as it can be read
-		view = settings.ApplyTo(view)
-		for _, pool := range settings.Pools {
+		desired, _ := settings.Of(cluster) // as far as it can be read
+		view = desired.ApplyTo(view)
+		for _, pool := range desired.Pools {
 			if pool.HasOwnSecret() {
 				overrides = append(overrides, pool.Override)
 			}
@@ -156,7 +156,7 @@ func secretNames(object client.Object) []string {
 	}
 	var names []string
 	for _, override := range overrides {
-		for _, candidate := range intent.SecretCandidates(view, override) {
+		for _, candidate := range settings.SecretCandidates(view, override) {
 			if candidate.Name != view.Name+contract.ClusterSecretSuffix {
 				names = append(names, candidate.Name)
 			}
@@ -192,7 +192,8 @@ func PatchedFor(object client.Object) []string {
 		}
 	}
 	for _, name := range patch.References(spec) {
-		if cluster := intent.GeneratedFor(name); cluster != "" { // the Secret may be deleted, or may never have been written
+		// The Secret may be deleted, or may never have been written.
+		if cluster := settings.GeneratedFor(name); cluster != "" {
 			values = append(values, cluster)
 		}
 	}

@@ -16,8 +16,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // Memory reads proxy Secrets and objects of infrastructure providers, and remembers some. A process has one, for
@@ -28,11 +27,11 @@ type Memory struct {
 	// Live reads from the API server: Secrets one by name and never a list.
 	Live client.Reader
 	// Secrets reads proxy Secrets in the place of Cached and Live, nil for those.
-	Secrets resolve.SecretReader
+	Secrets settings.SecretReader
 	// Mapper knows the kinds of the API server.
 	Mapper meta.RESTMapper
 	// Installation is the installation-wide proxy Secret, or the zero value.
-	Installation resolve.Installation
+	Installation settings.Installation
 	// Now is the clock.
 	Now func() time.Time
 
@@ -47,19 +46,19 @@ type Memory struct {
 	made  map[types.UID]time.Time
 	mutex sync.Mutex
 	// parsed is the last proxy Secret. After a crash, it is parsed once more.
-	parsed resolve.Parsed
+	parsed settings.Parsed
 }
 
 // Resolve finds the settings of a Cluster or, if override is not "", of the pool that names it. r has the caller's
 // choices. If no Secret is found, each candidate is read again the next time.
-func (m *Memory) Resolve(ctx context.Context, r resolve.Resolver, cluster intent.Cluster, options intent.Options,
+func (m *Memory) Resolve(ctx context.Context, r settings.Resolver, cluster settings.Cluster, options settings.Options,
 	override string,
-) (resolve.Resolution, error) {
+) (settings.Resolution, error) {
 	r.Secrets, r.Default, r.Infrastructure, r.Parsed = m, m.Installation, m, &m.parsed
 	r.WarnUnlabelled = m.Secrets == nil // nobody watches others
 	resolution, err := r.Resolve(ctx, cluster, options, override)
 	if m.Known != nil && finding.Of(err).Has(contract.ReasonSettingsNotFound) {
-		for _, name := range append(intent.SecretCandidates(cluster, override), m.Installation.Secret) {
+		for _, name := range append(settings.SecretCandidates(cluster, override), m.Installation.Secret) {
 			m.Known.Delete(absentKey(name))
 		}
 	}

@@ -25,12 +25,12 @@ func NamespaceMetadata() *metav1.PartialObjectMetadata {
 	return namespace
 }
 
-// Selects implements resolve.NamespaceSelector.
+// Selects implements settings.NamespaceSelector.
 func (l LabelledNamespaces) Selects(ctx context.Context, name string) (bool, error) {
 	namespace := NamespaceMetadata()
 	err := l.Cached.Get(ctx, client.ObjectKey{Name: name}, namespace)
 	return err == nil && l.Selector.Matches(labels.Set(namespace.Labels)), client.IgnoreNotFound(err)
 }
 
-// String implements resolve.NamespaceSelector.
+// String implements settings.NamespaceSelector.
 func (l LabelledNamespaces) String() string { return l.Selector.String() }

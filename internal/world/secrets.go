@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // absentTime is for how long a missing proxy Secret is not read again: at rest, a Cluster that uses another candidate
@@ -28,8 +28,8 @@ func SecretMetadata() *metav1.PartialObjectMetadata {
 	return secret
 }
 
-// ReadSecret implements resolve.SecretReader.
-func (m *Memory) ReadSecret(ctx context.Context, name types.NamespacedName) (*resolve.Secret, error) {
+// ReadSecret implements settings.SecretReader.
+func (m *Memory) ReadSecret(ctx context.Context, name types.NamespacedName) (*settings.Secret, error) {
 	if m.Secrets != nil {
 		return m.Secrets.ReadSecret(ctx, name)
 	}
@@ -51,7 +51,7 @@ func (m *Memory) ReadSecret(ctx context.Context, name types.NamespacedName) (*re
 		return nil, err
 	}
 	_, watched := secret.Labels[contract.LabelProxySecret] // also one that the cache does not show yet
-	return &resolve.Secret{Name: name, Data: secret.Data, Watched: watched}, nil
+	return &settings.Secret{Name: name, Data: secret.Data, Watched: watched}, nil
 }
 
 func (m *Memory) isAbsent(name types.NamespacedName) bool {

@@ -13,8 +13,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -73,8 +72,8 @@ func TestAbsent_KeepsASecretFromBeingReadAgain(t *testing.T) {
 	live.names["absent"] = true
 	read("absent", false, 0)
 	resolve := func(name string) error {
-		cluster := intent.Cluster{Namespace: "team", Name: "c", Annotations: map[string]string{contract.AnnotationSecret: name}}
-		_, err := secrets.Resolve(t.Context(), resolve.Resolver{}, cluster, intent.Options{}, "")
+		cluster := settings.Cluster{Namespace: "team", Name: "c", Annotations: map[string]string{contract.AnnotationSecret: name}}
+		_, err := secrets.Resolve(t.Context(), settings.Resolver{}, cluster, settings.Options{}, "")
 		return err
 	}
 	if err := resolve("absent"); !finding.Of(err).Has(contract.ReasonSettingsNotFound) {

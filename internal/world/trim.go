@@ -9,12 +9,12 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // trimSecret is the transform of Secrets. It drops what no decision reads: everybody who may create Secrets can label
 // one, and fill it. Of a generated Secret, unknown keys stay without their values, so that a pass removes them; of
-// another, the keys that package proxyconfig reads.
+// another, the keys that package settings reads.
 func trimSecret(object any) (any, error) {
 	secret, ok := object.(*corev1.Secret)
 	switch {
@@ -29,7 +29,7 @@ func trimSecret(object any) (any, error) {
 				Namespace: secret.Namespace, Name: secret.Name, UID: secret.UID, ResourceVersion: secret.ResourceVersion,
 				Labels: kept,
 			},
-			Data: proxyconfig.Bound(secret.Data),
+			Data: settings.Bound(secret.Data),
 		}
 	case !IsOutput(secret):
 		for key := range secret.Data {

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
@@ -402,7 +402,7 @@ func (c inPlace) fence(name string) {
 // nodeData is what nodes get of a generated Secret with the default targets.
 func nodeData(t *testing.T, generated map[string][]byte) map[string][]byte {
 	t.Helper()
-	data, err := plan.NodeData(intent.Options{Targets: contract.Targets()}, generated)
+	data, err := plan.NodeData(settings.Options{Targets: contract.Targets()}, generated)
 	if err != nil {
 		t.Fatal(err)
 	}

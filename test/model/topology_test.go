@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/sequence"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
@@ -106,8 +106,8 @@ func (w *model) reconcilesTopology() {
 		return
 	}
 	cluster := live
-	asks, err := intent.SettingsOf(cluster)
-	if err != nil || intent.CheckTopologyLabel(cluster.Labels, cluster.Annotations) != nil {
+	asks, err := settings.Of(cluster)
+	if err != nil || settings.CheckTopologyLabel(cluster.Labels, cluster.Annotations) != nil {
 		return // the hook refuses
 	}
 	controlPlane := w.controlPlane()
@@ -119,7 +119,7 @@ func (w *model) reconcilesTopology() {
 	controlPlane.Spec.Rollout.After = topology.ControlPlane.Rollout.After
 	template, _ := copyOf(w.live[key{"KubeadmConfigTemplate", prod + "-md"}]).(*bootstrapv1.KubeadmConfigTemplate)
 	template.Spec.Template.Spec = *w.own[w.keyOf(template)].DeepCopy()
-	if intent.IsEnabledAt(cluster.Labels, cluster.Annotations, cluster.Spec.Topology.Version) {
+	if settings.IsEnabledAt(cluster.Labels, cluster.Annotations, cluster.Spec.Topology.Version) {
 		want := plan.Want{Cluster: prod, Enabled: true, Options: asks.Options}
 		w.hook(controlPlane, plan.Object{Kind: plan.KindControlPlane}, want)
 		w.hook(template, plan.Object{

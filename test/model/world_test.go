@@ -31,8 +31,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/publisher"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
@@ -304,7 +304,7 @@ func (w *model) reconcile(name string) error {
 	if w.failure != nil {
 		return w.failure
 	}
-	if intent.StateOf(cached.GetLabels()) == intent.Unclear {
+	if settings.StateOf(cached.GetLabels()) == settings.Unclear {
 		for _, write := range w.writes[before:] {
 			if !strings.HasSuffix(write, " Cluster "+name) {
 				return fmt.Errorf("%s, though the label of %s means nothing", write, name)

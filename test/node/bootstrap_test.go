@@ -13,7 +13,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
@@ -39,11 +39,11 @@ func userSpec(more []string) *bootstrapv1.KubeadmConfigSpec {
 }
 
 // composeNoProxy returns the value for a Cluster that is like many.
-func composeNoProxy(t *testing.T, settings proxyconfig.Settings) string {
+func composeNoProxy(t *testing.T, proxy settings.Proxy) string {
 	t.Helper()
 	result, err := noproxy.Compose(noproxy.Input{
 		PodCIDRs: []string{"10.244.0.0/16", "fd00:10:244::/56"}, ServiceCIDRs: []string{"10.96.0.0/12", "fd00:10:96::/112"},
-		EndpointHost: "api.test.example.com", User: noproxy.Layer{Text: settings.NoProxy},
+		EndpointHost: "api.test.example.com", User: noproxy.Layer{Text: proxy.NoProxy},
 	})
 	if err != nil {
 		t.Fatal(err)

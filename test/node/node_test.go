@@ -19,8 +19,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/machine"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/rootfs"
@@ -144,11 +143,11 @@ func (n *node) bootstrapData(t *testing.T, authorities certificates) []byte {
 	for key, value := range n.secret {
 		secret[key] = []byte(value)
 	}
-	settings, err := proxyconfig.Parse(secret)
+	proxy, err := settings.ParseSecret(secret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	noProxy := composeNoProxy(t, settings)
+	noProxy := composeNoProxy(t, proxy)
 	n.values = vocabulary.Environment(n.httpProxy, n.httpProxy, noProxy)
 	options := patch.Options{Targets: n.targets, SecretName: generatedSecret}
 	if options.Targets == nil {
@@ -158,7 +157,7 @@ func (n *node) bootstrapData(t *testing.T, authorities certificates) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	generated, err := resolve.Files(settings, noProxy)
+	generated, err := settings.Files(proxy, noProxy)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
@@ -50,12 +50,12 @@ func Manifest(output string, vars []systemd.Var) ([]byte, error) {
 			noProxy = v.Value
 		}
 	}
-	settings, err := proxyconfig.Parse(data)
+	proxy, err := settings.ParseSecret(data)
 	if err != nil {
 		return nil, err
 	}
 	result, err := publish.Of(publish.Asks{Outputs: asks.Outputs, Credentials: true}, publish.Input{
-		Cluster: "prod", Settings: settings, NoProxy: noProxy, HasNodeNetwork: true, Version: "v1.36.0",
+		Cluster: "prod", Settings: proxy, NoProxy: noProxy, HasNodeNetwork: true, Version: "v1.36.0",
 	})
 	if err != nil || len(result.Findings) > 0 {
 		return nil, fmt.Errorf("making output %s: %w, %v", output, err, result.Findings)

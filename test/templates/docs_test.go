@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
@@ -60,22 +60,22 @@ func TestDocs_ExamplesWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster := api.As[clusterv1.Cluster](strict)
-	settings, err := intent.SettingsOf(cluster)
+	desired, err := settings.Of(cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []intent.Pool{
-		{Kind: intent.KindMachineDeployment, Name: "edge", Topology: true, Override: "edge-proxy"},
-		{Kind: intent.KindMachineDeployment, Name: "lab", Topology: true, Override: contract.SecretNone},
+	want := []settings.Pool{
+		{Kind: settings.KindMachineDeployment, Name: "edge", Topology: true, Override: "edge-proxy"},
+		{Kind: settings.KindMachineDeployment, Name: "lab", Topology: true, Override: contract.SecretNone},
 	}
-	if diff := cmp.Diff(want, settings.Pools); diff != "" {
+	if diff := cmp.Diff(want, desired.Pools); diff != "" {
 		t.Errorf("pools (-want +got):\n%s", diff)
 	}
-	variable, err := intent.ParseVariable(cluster.Spec.Topology.Variables[0].Value.Raw)
+	variable, err := settings.ParseVariable(cluster.Spec.Topology.Variables[0].Value.Raw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := intent.Variable{
+	all := settings.Variable{
 		SecretName: "corp-proxy", Targets: contract.Targets(),
 		NoProxy: []string{"registry.corp.example", "10.20.0.0/16"},
 	}
@@ -118,14 +118,14 @@ func TestTemplates_CommentedExamplesWork(t *testing.T) {
 		if err := json.Unmarshal(text, &cluster); err != nil {
 			t.Fatal(err)
 		}
-		settings, err := intent.SettingsOf(&cluster)
+		desired, err := settings.Of(&cluster)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if settings.SecretName != "http-proxy" || settings.Options.NoProxy == "" || len(settings.Pools) != 1 ||
-			settings.Pools[0].Override != want {
-			t.Errorf("%s: settings are %+v", name, settings)
+		if desired.SecretName != "http-proxy" || desired.Options.NoProxy == "" || len(desired.Pools) != 1 ||
+			desired.Pools[0].Override != want {
+			t.Errorf("%s: settings are %+v", name, desired)
 		}
 	}
 	for _, name := range []string{

@@ -26,8 +26,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -49,7 +49,7 @@ type Config struct {
 	// Now is the clock.
 	Now func() time.Time
 	// Scope is whose Clusters are reconciled.
-	Scope intent.Scope
+	Scope settings.Scope
 	// NodePods is how Pods on nodes are made.
 	NodePods workload.NodePods
 	// Applier applies objects to workload clusters.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -68,7 +68,7 @@ func (p *pass) nodes(ctx context.Context) ([]publish.Secret, error) {
 // restoring returns the objects that restore running nodes, until all are restored. Without an image there can be none,
 // and the files stay.
 func (p *pass) restoring() ([]publish.Secret, error) {
-	if !intent.Restores(p.cluster.Labels, p.cluster.Annotations) || p.NodePods.Image == "" ||
+	if !settings.Restores(p.cluster.Labels, p.cluster.Annotations) || p.NodePods.Image == "" ||
 		p.cluster.Annotations[contract.AnnotationApplied] == contract.RestoredValue {
 		return nil, nil
 	}

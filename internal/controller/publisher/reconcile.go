@@ -20,11 +20,10 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // pass is one pass over one Cluster.
@@ -32,7 +31,7 @@ type pass struct {
 	*Controller
 
 	cluster *clusterv1.Cluster
-	view    intent.Cluster
+	view    settings.Cluster
 	asks    publish.Asks
 	out     controller.Outcome
 	// existing are the Secrets of outputs by name, as this pass has read or written them.
@@ -43,9 +42,9 @@ type pass struct {
 
 // Reconcile publishes the values of one Cluster, and takes back what it does not ask for any more.
 func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
-	view := intent.ClusterOf(cluster)
+	view := settings.ClusterOf(cluster)
 	if !c.Scope.Has(view.Namespace, cluster.Labels) || view.Deleted || view.Paused ||
-		intent.StateOf(cluster.Labels) == intent.Unclear {
+		settings.StateOf(cluster.Labels) == settings.Unclear {
 		return ctrl.Result{}, nil
 	}
 	ctx = c.guarded.ForCluster(ctx, cluster)
@@ -180,19 +179,19 @@ func (p *pass) kept() publish.Result {
 }
 
 // options are the choices of the Cluster. The error is for the user.
-func (p *pass) options() (intent.Options, error) {
-	asks, err := intent.SettingsOf(p.cluster)
+func (p *pass) options() (settings.Options, error) {
+	asks, err := settings.Of(p.cluster)
 	p.view = asks.ApplyTo(p.view)
 	return asks.Options, err
 }
 
 // resolve composes the values for programs of any kind. Its errors are for the user.
-func (p *pass) resolve(ctx context.Context) (resolve.Resolution, error) {
+func (p *pass) resolve(ctx context.Context) (settings.Resolution, error) {
 	options, err := p.options()
 	if err != nil {
-		return resolve.Resolution{}, err
+		return settings.Resolution{}, err
 	}
-	return p.Memory.Resolve(ctx, resolve.Resolver{Profile: noproxy.ProfileShell}, p.view, options, "")
+	return p.Memory.Resolve(ctx, settings.Resolver{Profile: noproxy.ProfileShell}, p.view, options, "")
 }
 
 // version returns the Kubernetes version that the whole control plane runs, or "" if it is not known.

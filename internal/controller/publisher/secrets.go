@@ -18,8 +18,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -39,7 +39,7 @@ func (p *pass) writeSecret(ctx context.Context, wanted publish.Secret) error {
 func (p *pass) desired(wanted publish.Secret) *corev1.Secret {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.cluster.Namespace, Name: wanted.Name, Labels: intent.SecretLabels(p.view),
+			Namespace: p.cluster.Namespace, Name: wanted.Name, Labels: settings.SecretLabels(p.view),
 			OwnerReferences: []metav1.OwnerReference{p.owner()},
 		},
 		Type: corev1.SecretTypeOpaque, Data: wanted.Data,

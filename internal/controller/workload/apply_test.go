@@ -28,8 +28,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // hostile is an API server of somebody who wants to harm the manager.
@@ -268,7 +268,7 @@ func TestDeletable_HasEveryKindOfTheOutputs(t *testing.T) {
 	for _, output := range publish.KeptDelivered() {
 		list = append(list, output.Delivered.String())
 	}
-	settings, err := proxyconfig.Parse(map[string][]byte{"httpProxy": []byte("http://p:1")})
+	proxy, err := settings.ParseSecret(map[string][]byte{"httpProxy": []byte("http://p:1")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestDeletable_HasEveryKindOfTheOutputs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, err := publish.Of(asks, publish.Input{Cluster: "prod", Settings: settings, NoProxy: "a", Version: "v1.36.0"})
+		result, err := publish.Of(asks, publish.Input{Cluster: "prod", Settings: proxy, NoProxy: "a", Version: "v1.36.0"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // callTime is how long one request to a workload cluster may take, watches excepted.
@@ -31,7 +31,7 @@ const concurrency = 50
 
 // SetupWithManager adds the connections to mgr. live reads from the API server of the management cluster.
 func SetupWithManager(
-	ctx context.Context, mgr manager.Manager, live client.Reader, scope intent.Scope,
+	ctx context.Context, mgr manager.Manager, live client.Reader, scope settings.Scope,
 ) (clustercache.ClusterCache, error) {
 	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient:  kubeconfigs{Reader: live},
@@ -51,13 +51,13 @@ func SetupWithManager(
 }
 
 // isConnected reports whether the workload cluster of a Cluster is connected to.
-func isConnected(cluster *clusterv1.Cluster, scope intent.Scope) bool {
+func isConnected(cluster *clusterv1.Cluster, scope settings.Scope) bool {
 	if !cluster.DeletionTimestamp.IsZero() || !scope.Has(cluster.Namespace, cluster.Labels) {
 		return false
 	}
-	return intent.IsEnabled(cluster.Labels) &&
+	return settings.IsEnabled(cluster.Labels) &&
 		cluster.Annotations[contract.AnnotationRollout] == contract.RolloutInPlace ||
-		intent.Restores(cluster.Labels, cluster.Annotations) &&
+		settings.Restores(cluster.Labels, cluster.Annotations) &&
 			cluster.Annotations[contract.AnnotationApplied] != contract.RestoredValue
 }
 

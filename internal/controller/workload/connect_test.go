@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 func TestIsConnected_OnlyForWhatAsks(t *testing.T) {
@@ -58,7 +58,7 @@ func TestIsConnected_OnlyForWhatAsks(t *testing.T) {
 			Annotations: map[string]string{contract.AnnotationRollout: contract.RolloutInPlace},
 		}}
 		test.edit(cluster)
-		if got := isConnected(cluster, intent.Scope{Namespace: "team"}); got != test.want {
+		if got := isConnected(cluster, settings.Scope{Namespace: "team"}); got != test.want {
 			t.Errorf("%s: connected %v", name, got)
 		}
 	}

@@ -18,10 +18,10 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // Follower follows the updates in place of all Clusters. Its methods can be called concurrently.
@@ -58,7 +58,7 @@ type NodePods struct {
 }
 
 // Input is what the objects for nodes of a generated Secret are made of, without files if they cannot be made.
-func (n NodePods) Input(cluster string, options intent.Options, secret *corev1.Secret) publish.NodeFiles {
+func (n NodePods) Input(cluster string, options settings.Options, secret *corev1.Secret) publish.NodeFiles {
 	data, err := plan.NodeData(options, secret.Data)
 	if err != nil {
 		data = nil // condition ProxyConfigured has the reason, and what is applied stays
@@ -77,7 +77,7 @@ func (n NodePods) Restore(cluster string) (publish.NodeFiles, error) {
 		return publish.NodeFiles{}, err //nolint:wrapcheck // it says what failed
 	}
 	return publish.NodeFiles{
-		Cluster: cluster, Secret: intent.GeneratedSecretName(cluster), Data: data, Key: []byte(contract.RestoredValue),
+		Cluster: cluster, Secret: settings.GeneratedSecretName(cluster), Data: data, Key: []byte(contract.RestoredValue),
 		Image: n.Image, PullSecret: n.PullSecret, PullPolicy: string(corev1.PullIfNotPresent),
 	}, nil
 }
@@ -116,7 +116,7 @@ func (f *Follower) Watch(watcher ctrlcontroller.Controller) error {
 // Run implements controller.Step for Clusters that ask for updates in place. If one has, until its label was removed,
 // its running nodes are restored: the condition stays until nothing is left in the workload cluster.
 func (f *Follower) Run(ctx context.Context, p *controller.Pass) (out controller.Outcome, err error) {
-	switch restores := intent.Restores(p.Cluster.Labels, p.Cluster.Annotations); {
+	switch restores := settings.Restores(p.Cluster.Labels, p.Cluster.Annotations); {
 	case p.View.Enabled:
 		if p.Options.Rollout != contract.RolloutInPlace {
 			return out, nil

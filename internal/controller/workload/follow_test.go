@@ -24,10 +24,10 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
@@ -108,12 +108,12 @@ func TestFollow_LeavesAClusterAloneThatDoesNotAnswer(t *testing.T) {
 		Clusters: remote, Live: api, Now: func() time.Time { return clock },
 	}).Init()
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "prod", UID: "9"}}
-	view := intent.Cluster{Namespace: "team", Name: "prod"}
+	view := settings.Cluster{Namespace: "team", Name: "prod"}
 	follow := func() (again time.Duration, holds bool) {
 		t.Helper()
 		reader := controller.Reader{Client: api}
 		out, err := f.follow(t.Context(), &controller.Pass{
-			Cluster: cluster, View: intent.Cluster{Enabled: true}, Configs: reader.Configs(view),
+			Cluster: cluster, View: settings.Cluster{Enabled: true}, Configs: reader.Configs(view),
 			Secrets: controller.NewSecrets(nil, reader, nil, cluster, view, reader.Configs(view)),
 			Writer:  &controller.Writer{Client: backoff.New(api, api, nil)},
 		})
@@ -225,7 +225,7 @@ func TestFollow_RecordsWhatIsRestored(t *testing.T) {
 			Clusters: &answeringClusters{api: answering{version: in.Version(), ready: ready}}, Live: api, Pods: NodePods{Image: "i"},
 			Now: func() time.Time { return noon },
 		}).Init()
-		reader, view := controller.Reader{Client: api}, intent.Cluster{Namespace: "team", Name: "prod"}
+		reader, view := controller.Reader{Client: api}, settings.Cluster{Namespace: "team", Name: "prod"}
 		out, err := f.follow(t.Context(), &controller.Pass{
 			Cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "team", Name: "prod", ResourceVersion: "7",
@@ -253,7 +253,7 @@ func TestFollow_RecordsFilesThatAreBack(t *testing.T) {
 		"changed values":           {status.OldContent, "4567", ""},
 	} {
 		api := &management{annotations: map[string]string{contract.AnnotationUpdatedFiles: test.files}}
-		reader, view := controller.Reader{Client: api}, intent.Cluster{Namespace: "team", Name: "prod"}
+		reader, view := controller.Reader{Client: api}, settings.Cluster{Namespace: "team", Name: "prod"}
 		err := record(t.Context(), &controller.Pass{
 			Writer:  &controller.Writer{Client: backoff.New(api, api, func() time.Time { return noon })},
 			Configs: reader.Configs(view),
@@ -319,7 +319,7 @@ func TestMembers_AreThoseOfTheTargets(t *testing.T) {
 		}
 		return s
 	}
-	of := func(kind, name string) plan.Pool { return plan.Pool{Pool: intent.Pool{Kind: kind}, Object: name} }
+	of := func(kind, name string) plan.Pool { return plan.Pool{Pool: settings.Pool{Kind: kind}, Object: name} }
 	for name, test := range map[string]struct {
 		configs    []bootstrapv1.KubeadmConfig
 		conditions []metav1.Condition
@@ -376,7 +376,7 @@ func TestMembers_AreThoseOfTheTargets(t *testing.T) {
 			kcp.Status.Conditions = test.conditions
 			members, rolls, err := (&Follower{Live: api}).Init().members(t.Context(), &controller.Pass{
 				Cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "prod"}},
-				View:    intent.Cluster{Enabled: !test.restores}, Configs: controller.Reader{Client: api}.Configs(intent.Cluster{Name: "prod"}),
+				View:    settings.Cluster{Enabled: !test.restores}, Configs: controller.Reader{Client: api}.Configs(settings.Cluster{Name: "prod"}),
 				Reconciled: []controller.Reconciled{
 					reconciled(kcp, plan.KindControlPlane, main, true),
 					reconciled(&bootstrapv1.KubeadmConfigTemplate{}, plan.KindTemplate, "md-files", true, of("MachineDeployment", "md")),

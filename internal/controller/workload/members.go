@@ -15,11 +15,11 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // members returns the nodes of generated Secrets, and whether Machines of the control plane are being replaced.
@@ -36,7 +36,7 @@ func (f *Follower) members(ctx context.Context, p *controller.Pass) (members []M
 		secret, known := targets[group]
 		switch {
 		case !p.View.Enabled:
-			secret = intent.GeneratedSecretName(p.Cluster.Name)
+			secret = settings.GeneratedSecretName(p.Cluster.Name)
 		case !known:
 			secret = SecretOf(kinds.View(config))
 		}
@@ -101,7 +101,7 @@ func groupOf(config *bootstrapv1.KubeadmConfig) string {
 		return ""
 	}
 	if name := config.Labels[clusterv1.MachineDeploymentNameLabel]; name != "" {
-		return intent.KindMachineDeployment + " " + name
+		return settings.KindMachineDeployment + " " + name
 	}
 	return "Machine"
 }
@@ -143,7 +143,7 @@ func (f *Follower) pools(ctx context.Context, p *controller.Pass) (members []Mem
 		for _, pool := range o.Pools {
 			switch {
 			case !p.View.Enabled && pool.UsesProxy():
-				secrets[pool.String()] = intent.GeneratedSecretName(p.Cluster.Name)
+				secrets[pool.String()] = settings.GeneratedSecretName(p.Cluster.Name)
 			case !p.View.Enabled:
 				delete(secrets, pool.String())
 			case o.Recipe == nil:
@@ -160,7 +160,7 @@ func (f *Follower) pools(ctx context.Context, p *controller.Pass) (members []Mem
 	}
 	for i := range pools.Items {
 		pool := &pools.Items[i]
-		group := intent.KindMachinePool + " " + pool.Name
+		group := settings.KindMachinePool + " " + pool.Name
 		secret := secrets[group]
 		if secret == "" || pool.Spec.ClusterName != p.Cluster.Name {
 			continue

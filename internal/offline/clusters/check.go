@@ -9,9 +9,9 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // CheckMetadata returns a rejection for each label and annotation of an object of Cluster API whose value is not a
@@ -27,7 +27,7 @@ func CheckMetadata(o *manifest.Object) finding.Errors {
 			if isString || entries[key] == nil || !clusterAPI && !strings.HasPrefix(key, contract.Domain+"/") {
 				continue
 			}
-			found = append(found, finding.Rejection(intent.CodeBadMetadata, finding.Field("metadata", field, key),
+			found = append(found, finding.Rejection(settings.CodeBadMetadata, finding.Field("metadata", field, key),
 				"the value is not a string", "put it in quotes"))
 		}
 	}
@@ -39,12 +39,12 @@ func CheckMetadata(o *manifest.Object) finding.Errors {
 func (x Index) CheckNames(o *manifest.Object) []finding.Finding {
 	switch x.forms[o].(type) {
 	case *controlplanev1.KubeadmControlPlane, *bootstrapv1.KubeadmConfigTemplate, *bootstrapv1.KubeadmConfig:
-		return intent.CheckBootstrap(o.Annotations())
+		return settings.CheckBootstrap(o.Annotations())
 	case *clusterv1.Cluster:
-		return intent.CheckNames(o.Labels(), intent.SourceOf(x.cluster(o)))
+		return settings.CheckNames(o.Labels(), settings.SourceOf(x.cluster(o)))
 	case *clusterv1.MachineDeployment, *clusterv1.MachinePool:
 		if IsPool(o) && !plan.IsTopologyOwned(o.Labels()) {
-			return intent.CheckPool(o.Annotations())
+			return settings.CheckPool(o.Annotations())
 		}
 	}
 	return nil

@@ -14,9 +14,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // Input is one file.
@@ -60,14 +59,14 @@ func Read(inputs, secrets []Input, installation types.NamespacedName) (*Manifest
 type Cluster struct {
 	// Object is its object in the manifests.
 	Object *manifest.Object
-	// View is the Cluster as package resolve reads it.
-	View intent.Cluster
+	// View is the Cluster as package settings reads it.
+	View settings.Cluster
 	// Unresolved are the fields with an unresolved variable of clusterctl. View lacks their values.
 	Unresolved []finding.Place
 	// Settings are what its annotations and, with a topology, its variable and the pools of the topology ask for.
-	Settings intent.Settings
-	// Invalid is why some of Settings cannot be used, or nil. It joins an error of intent.SettingsOf or, with a topology,
-	// intent.OutputVersion, and those of CheckMetadata.
+	Settings settings.ClusterSettings
+	// Invalid is why some of Settings cannot be used, or nil. It joins an error of settings.Of or, with a topology,
+	// settings.OutputVersion, and those of CheckMetadata.
 	Invalid error
 	// Pools are its MachineDeployments and MachinePools, in this order.
 	Pools []*manifest.Object
@@ -134,11 +133,11 @@ func Listed(names []string) string {
 // Cluster reads a Cluster, without its pools and without CheckMetadata.
 func (m *Manifests) Cluster(o *manifest.Object) Cluster {
 	cluster := m.cluster(o)
-	c := Cluster{Object: o, View: intent.ClusterOf(cluster), Unresolved: m.unresolved[o]}
+	c := Cluster{Object: o, View: settings.ClusterOf(cluster), Unresolved: m.unresolved[o]}
 	c.View.Namespace, c.View.Name = manifest.PartOfName(o.Namespace()), manifest.PartOfName(o.Name())
 	c.View.Provisioned = true // nothing will change in a manifest
-	if c.Settings, c.Invalid = intent.SettingsOf(cluster); c.Invalid == nil && c.View.Topology {
-		_, c.Invalid = intent.OutputVersion(cluster.Annotations)
+	if c.Settings, c.Invalid = settings.Of(cluster); c.Invalid == nil && c.View.Topology {
+		_, c.Invalid = settings.OutputVersion(cluster.Annotations)
 	}
 	if c.Invalid == nil {
 		c.View = c.Settings.ApplyTo(c.View)
@@ -160,14 +159,14 @@ func (m *Manifests) Machines(cluster *manifest.Object) (machines []clusterv1.Mac
 
 // Resolver finds the settings of Clusters in the proxy Secrets of the inputs. The Where of a Secret is the Place of its
 // object. now is the clock by which trusted certificates expire, or nil.
-func (m *Manifests) Resolver(now func() time.Time) resolve.Resolver {
-	installation := resolve.Installation{Secret: m.installation, Namespaces: resolve.EveryNamespace{}}
-	return resolve.Resolver{Secrets: m.secrets, Default: installation, Now: now}
+func (m *Manifests) Resolver(now func() time.Time) settings.Resolver {
+	installation := settings.Installation{Secret: m.installation, Namespaces: settings.EveryNamespace{}}
+	return settings.Resolver{Secrets: m.secrets, Default: installation, Now: now}
 }
 
 // Secret decodes a Secret object. Its error is finding.Errors, one for each value that cannot be decoded, or one for
 // which NotKnown holds.
-func (m *Manifests) Secret(o *manifest.Object) (*resolve.Secret, error) {
+func (m *Manifests) Secret(o *manifest.Object) (*settings.Secret, error) {
 	return decodeSecret(o, types.NamespacedName{Namespace: o.Namespace(), Name: o.Name()})
 }
 

@@ -9,10 +9,10 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // newForm returns an empty object of the kind of o, nil if decisions do not read it.
@@ -21,9 +21,9 @@ func newForm(o *manifest.Object) metav1.Object {
 	switch o.Kind() + "." + group {
 	case "Cluster." + GroupCluster:
 		return &clusterv1.Cluster{}
-	case intent.KindMachineDeployment + "." + GroupCluster, plan.KindMachineSet + "." + GroupCluster:
+	case settings.KindMachineDeployment + "." + GroupCluster, plan.KindMachineSet + "." + GroupCluster:
 		return &clusterv1.MachineDeployment{} // the fields that are read are the same
-	case intent.KindMachinePool + "." + GroupCluster:
+	case settings.KindMachinePool + "." + GroupCluster:
 		return &clusterv1.MachinePool{}
 	case plan.KindMachine + "." + GroupCluster:
 		return &clusterv1.Machine{}
@@ -161,7 +161,7 @@ func (x Index) Pool(worker *manifest.Object) plan.Pool {
 	}
 	pool := plan.PoolOf(form)
 	if !IsPool(worker) {
-		pool.Pool = intent.Pool{Kind: worker.Kind(), Name: worker.Name()}
+		pool.Pool = settings.Pool{Kind: worker.Kind(), Name: worker.Name()}
 	}
 	return pool
 }

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // Index finds the objects of the inputs.
@@ -74,7 +74,7 @@ func (x Index) NamedBy(worker *manifest.Object) (own *manifest.Object, all []*ma
 func (x Index) AllWorkers() []*manifest.Object {
 	var found []*manifest.Object
 	for _, kind := range []string{
-		intent.KindMachineDeployment, intent.KindMachinePool, plan.KindMachineSet, plan.KindMachine,
+		settings.KindMachineDeployment, settings.KindMachinePool, plan.KindMachineSet, plan.KindMachine,
 	} {
 		for _, o := range x.Find(kind) {
 			if IsPool(o) || metav1.GetControllerOf(x.forms[o]) == nil {
@@ -151,5 +151,5 @@ func (n *namesakes) nearest(namespace, group string) *manifest.Object {
 
 // IsPool reports whether a worker is a pool, which may name its own proxy Secret.
 func IsPool(worker *manifest.Object) bool {
-	return worker.Kind() == intent.KindMachineDeployment || worker.Kind() == intent.KindMachinePool
+	return worker.Kind() == settings.KindMachineDeployment || worker.Kind() == settings.KindMachinePool
 }

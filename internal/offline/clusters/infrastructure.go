@@ -6,14 +6,14 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // infrastructureOf adds the facts of the infrastructure cluster object of the input: networks and internal hosts, and
 // the control-plane endpoint, which most templates set there. In a topology the ClusterClass names its kind, because
 // Cluster API sets the reference later; its template may be patched and does not count.
-func (m *Manifests) infrastructureOf(cluster *manifest.Object, view *intent.Cluster, unresolved *[]finding.Place) {
+func (m *Manifests) infrastructureOf(cluster *manifest.Object, view *settings.Cluster, unresolved *[]finding.Place) {
 	if class, _ := m.Class(cluster); view.Topology && view.Infrastructure.Kind == "" && class != nil {
 		view.Infrastructure.Kind = strings.TrimSuffix(TemplateKind(Dig(class.Value(), "spec", "infrastructure")), "Template")
 	}

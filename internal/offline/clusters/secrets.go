@@ -12,9 +12,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
@@ -48,8 +47,8 @@ func (r secretReader) lookup(name types.NamespacedName) *manifest.Object {
 	return cmp.Or(input, given)
 }
 
-// ReadSecret implements resolve.SecretReader.
-func (r secretReader) ReadSecret(_ context.Context, name types.NamespacedName) (*resolve.Secret, error) {
+// ReadSecret implements settings.SecretReader.
+func (r secretReader) ReadSecret(_ context.Context, name types.NamespacedName) (*settings.Secret, error) {
 	if o := r.lookup(name); o != nil {
 		return decodeSecret(o, name)
 	}
@@ -60,9 +59,9 @@ func (r secretReader) ReadSecret(_ context.Context, name types.NamespacedName) (
 }
 
 // decodeSecret returns the data of a Secret manifest; stringData wins over data, as in the API server.
-func decodeSecret(o *manifest.Object, at types.NamespacedName) (*resolve.Secret, error) {
+func decodeSecret(o *manifest.Object, at types.NamespacedName) (*settings.Secret, error) {
 	_, watched := o.Labels()[contract.LabelProxySecret]
-	secret := &resolve.Secret{Name: at, Data: map[string][]byte{}, Watched: watched, Where: Place(o)}
+	secret := &settings.Secret{Name: at, Data: map[string][]byte{}, Watched: watched, Where: Place(o)}
 	if isEncrypted(o) {
 		return secret, encrypted(o)
 	}
@@ -87,5 +86,5 @@ func decodeSecret(o *manifest.Object, at types.NamespacedName) (*resolve.Secret,
 }
 
 func badEncoding(o *manifest.Object, field, key, why, advice string) finding.Finding {
-	return finding.Rejection(intent.CodeBadEncoding, finding.Key(field, key).Of(Place(o)), "the value "+why, advice)
+	return finding.Rejection(settings.CodeBadEncoding, finding.Key(field, key).Of(Place(o)), "the value "+why, advice)
 }

@@ -8,22 +8,21 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // Settings are those of a Cluster or of one of its pools, or why they cannot be used.
 type Settings struct {
 	// Object is the Cluster, or the pool that names its own proxy Secret.
 	Object     *manifest.Object
-	Resolution resolve.Resolution
+	Resolution settings.Resolution
 	Warnings   []finding.Finding
 	// Err has findings. NotKnown says whether they are only that the values are not in the input.
 	Err error
 }
 
 // Resolve returns the settings of a Cluster, then those of its pools that name their own proxy Secret.
-func (m *Manifests) Resolve(ctx context.Context, c Cluster, resolver resolve.Resolver) []Settings {
+func (m *Manifests) Resolve(ctx context.Context, c Cluster, resolver settings.Resolver) []Settings {
 	of := func(o *manifest.Object, override string) Settings {
 		resolution, err := resolver.Resolve(ctx, c.View, c.Settings.Options, override)
 		warnings := resolution.Warnings
@@ -76,7 +75,7 @@ func isEncrypted(o *manifest.Object) bool {
 // encrypted is the finding about a proxy Secret whose values SOPS has encrypted.
 func encrypted(o *manifest.Object) error {
 	return finding.Errors{{
-		Reason: contract.ReasonSettingsNotFound, Code: proxyconfig.CodeSecretNotFound,
+		Reason: contract.ReasonSettingsNotFound, Code: settings.CodeSecretNotFound,
 		Place: finding.Place{Object: Place(o)}, Message: "its values are encrypted by SOPS", Advice: useSecretFlag,
 	}}
 }

@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -144,7 +144,7 @@ func (n *namespace) cluster(p *Passes, o *manifest.Object, cluster *clusterv1.Cl
 	if p.All {
 		cluster.Labels[contract.LabelEnabled] = contract.LabelEnabledValue
 	}
-	if !intent.IsEnabled(cluster.Labels) { // a pass removes what an earlier one has added
+	if !settings.IsEnabled(cluster.Labels) { // a pass removes what an earlier one has added
 		cluster.Status.Conditions = []metav1.Condition{{Type: contract.ConditionProxyConfigured}}
 	}
 	spec := &cluster.Spec

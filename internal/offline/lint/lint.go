@@ -22,9 +22,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // Options are the input of Run.
@@ -194,7 +193,7 @@ func (l *linter) cluster(ctx context.Context, c clusters.Cluster) error {
 		}
 	}
 	// The network first, because a broken Secret ends the composition before it.
-	composed, err := noproxy.Compose(resolve.NoProxyInput(c.View, options))
+	composed, err := noproxy.Compose(settings.NoProxyInput(c.View, options))
 	if err := l.addError(c.Object, err); err != nil {
 		return err
 	}
@@ -241,17 +240,17 @@ func (l *linter) secret(o *manifest.Object) error {
 	l.looked(clusters.Place(o))
 	secret, err := l.manifests.Secret(o)
 	if _, is := clusters.NotKnown(err); is || err == nil { // the label is there all the same
-		l.addWarnings(o, resolve.Unlabelled(secret))
+		l.addWarnings(o, settings.Unlabelled(secret))
 	}
 	if err != nil {
 		return l.addError(o, err)
 	}
-	settings, err := proxyconfig.Parse(secret.Data)
+	proxy, err := settings.ParseSecret(secret.Data)
 	if err := l.addError(o, err); err != nil {
 		return err
 	}
-	l.addWarnings(o, settings.Warnings)
-	l.addWarnings(o, settings.TrustedCAWarnings(l.now))
+	l.addWarnings(o, proxy.Warnings)
+	l.addWarnings(o, proxy.TrustedCAWarnings(l.now))
 	composed, err := noproxy.Compose(noproxy.Input{User: noproxy.Layer{
 		Place: finding.Key(contract.KeyNoProxy).Of(clusters.Place(o)), Text: string(secret.Data[contract.KeyNoProxy]),
 	}})

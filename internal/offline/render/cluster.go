@@ -7,17 +7,16 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // explainMembers reports which bootstrap objects of a Cluster that is to be patched are not patched.
-func (r *renderer) explainMembers(cluster *manifest.Object, view intent.Cluster) {
+func (r *renderer) explainMembers(cluster *manifest.Object, view settings.Cluster) {
 	if r.KubeadmControlPlane(cluster) == nil && !view.Topology {
 		switch kind, name := view.ControlPlaneKind, view.ControlPlaneName; {
 		case kind == "":
@@ -66,25 +65,25 @@ type clusterRun struct {
 	*renderer
 
 	object     *manifest.Object
-	view       intent.Cluster
-	options    intent.Options
+	view       settings.Cluster
+	options    settings.Options
 	unresolved []finding.Place
 }
 
 // report reports settings of the Cluster or of a pool, and whether they can be used.
-func (c *clusterRun) report(settings clusters.Settings) (usable bool) {
-	if note, is := clusters.NotKnown(settings.Err); is && !c.IncludeSecrets {
-		c.note(settings.Object, "%s; new entries are those for a proxy URL", note)
+func (c *clusterRun) report(found clusters.Settings) (usable bool) {
+	if note, is := clusters.NotKnown(found.Err); is && !c.IncludeSecrets {
+		c.note(found.Object, "%s; new entries are those for a proxy URL", note)
 		return true
 	}
-	if err := settings.Err; err != nil {
-		c.reject(settings.Object, "%s", err)
+	if err := found.Err; err != nil {
+		c.reject(found.Object, "%s", err)
 		return false
 	}
-	if note := settings.Resolution.Note(); note != "" {
-		c.note(settings.Object, "%s", note)
+	if note := found.Resolution.Note(); note != "" {
+		c.note(found.Object, "%s", note)
 	}
-	for _, warning := range settings.Warnings {
+	for _, warning := range found.Warnings {
 		switch {
 		case clusters.IsUnresolved(warning.Place, c.unresolved): // an unresolved variable has no value to warn about
 		case noproxy.IsUsual(warning.Code):
@@ -134,7 +133,7 @@ func (c *clusterRun) carryOut(o clusters.Decided) {
 }
 
 // missingNetwork returns the missing fact about the network of a Cluster, or "".
-func missingNetwork(unresolved []finding.Place, resolution resolve.Resolution) string {
+func missingNetwork(unresolved []finding.Place, resolution settings.Resolution) string {
 	switch {
 	case resolution.Settings.IsTrustOnly(): // there is no NO_PROXY
 		return ""

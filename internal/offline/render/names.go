@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // checkMetadata adds the findings of CheckMetadata to the problems.
@@ -25,7 +25,7 @@ func (r *renderer) checkNames() {
 			r.warn(o, "%s", warning)
 		}
 	}
-	enabled := func(o *manifest.Object) bool { return intent.IsEnabled(o.Labels()) }
+	enabled := func(o *manifest.Object) bool { return settings.IsEnabled(o.Labels()) }
 	if !r.All && !slices.ContainsFunc(r.Find("Cluster"), enabled) {
 		r.notes.add(nil, "no Cluster in the input has label "+contract.LabelEnabled+": \""+
 			contract.LabelEnabledValue+"\"; nothing is patched")

@@ -2,21 +2,21 @@ package render
 
 import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 type object = map[string]any
 
 // OutputSecrets returns the manifests of the Secrets of a Cluster that have content.
-func OutputSecrets(cluster intent.Cluster, result publish.Result) []any {
+func OutputSecrets(cluster settings.Cluster, result publish.Result) []any {
 	var objects []any
 	for _, secret := range result.Secrets {
 		if secret.Kept || secret.Delivered != nil {
 			continue
 		}
 		labels := object{}
-		for key, value := range intent.SecretLabels(cluster) {
+		for key, value := range settings.SecretLabels(cluster) {
 			labels[key] = value
 		}
 		for key, value := range secret.Labels {
@@ -32,7 +32,7 @@ func OutputSecrets(cluster intent.Cluster, result publish.Result) []any {
 }
 
 // metadata returns that of an object in the namespace of the Cluster.
-func metadataOf(cluster intent.Cluster, name string, labels object) object {
+func metadataOf(cluster settings.Cluster, name string, labels object) object {
 	metadata := object{"name": name, "labels": labels}
 	if cluster.Namespace != "" {
 		metadata["namespace"] = cluster.Namespace

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 func TestWorkload_HasWhatIsDeliveredOnly(t *testing.T) {
@@ -20,7 +20,7 @@ func TestWorkload_HasWhatIsDeliveredOnly(t *testing.T) {
 	if !slices.EqualFunc(got, []string{"a: b\n"}, func(g []byte, w string) bool { return string(g) == w }) {
 		t.Errorf("got %q", got)
 	}
-	objects := render.OutputSecrets(intent.Cluster{Name: "c"}, result)
+	objects := render.OutputSecrets(settings.Cluster{Name: "c"}, result)
 	if len(objects) != 1 { // the Secret in the management cluster
 		t.Errorf("got %v", objects)
 	}

@@ -17,13 +17,13 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // Options configure Render.
@@ -303,7 +303,7 @@ func (r *renderer) checkWorkers() {
 			continue
 		}
 		switch {
-		case !slices.ContainsFunc(named, func(o *manifest.Object) bool { return r.All || intent.IsEnabled(o.Labels()) }):
+		case !slices.ContainsFunc(named, func(o *manifest.Object) bool { return r.All || settings.IsEnabled(o.Labels()) }):
 		case own == nil:
 			r.warn(worker,
 				"names %s, which is in another namespace, and is not patched; a %s is in the namespace of its Cluster",

@@ -13,24 +13,23 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // generatedSecret is a Secret that patched objects refer to.
 type generatedSecret struct {
 	cluster *manifest.Object
-	view    intent.Cluster
+	view    settings.Cluster
 	name    string
 	// resolution is nil if values of the proxy Secret are not known.
-	resolution *resolve.Resolution
+	resolution *settings.Resolution
 	unresolved []finding.Place
 }
 
 // generate records a Secret that is needed.
-func (c *clusterRun) generate(name string, resolution *resolve.Resolution) {
+func (c *clusterRun) generate(name string, resolution *settings.Resolution) {
 	key := secretKey{c.object, name}
 	if c.needed[key] {
 		return
@@ -118,7 +117,7 @@ func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret)
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		set(clusters.Dig(value, "data")[key], "data", key)(data[key])
 	}
-	annotations := resolve.SecretAnnotations(*g.resolution)
+	annotations := settings.SecretAnnotations(*g.resolution)
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		set(clusters.Dig(value, "metadata", "annotations")[key], "metadata", "annotations", key)(annotations[key])
 	}
@@ -128,7 +127,7 @@ func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret)
 }
 
 func encodedData(g generatedSecret) (map[string]string, error) {
-	data, err := resolve.SecretData(*g.resolution)
+	data, err := settings.SecretData(*g.resolution)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +146,7 @@ func (r *renderer) isJSON() bool {
 // newSecret returns a generated Secret as a separate document.
 func newSecret(g generatedSecret, data map[string]string, asJSON bool) ([]byte, error) {
 	metadata := map[string]any{
-		"name": g.name, "labels": intent.SecretLabels(g.view), "annotations": resolve.SecretAnnotations(*g.resolution),
+		"name": g.name, "labels": settings.SecretLabels(g.view), "annotations": settings.SecretAnnotations(*g.resolution),
 	}
 	if g.view.Namespace != "" {
 		metadata["namespace"] = g.view.Namespace

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 // topology declares the product's patch in the ClusterClass of the Cluster.
@@ -22,7 +22,7 @@ func (c *clusterRun) topology() {
 		c.note(c.object,
 			"ClusterClass %s is not in the input and is not patched; its spec.patches needs a last item named %s with "+
 				"external: {%s}",
-			name, contract.Name, intent.PatchLines())
+			name, contract.Name, settings.PatchLines())
 	} else {
 		c.declare(class)
 	}
@@ -30,7 +30,7 @@ func (c *clusterRun) topology() {
 
 // hookFields returns the fields of an external patch in a version of the ClusterClass, with their values.
 func hookFields(version string) manifest.Map {
-	declared := intent.PatchFields(version)
+	declared := settings.PatchFields(version)
 	fields := make(manifest.Map, len(declared))
 	for i, field := range declared {
 		fields[i] = manifest.Field{Name: field.Name, Value: field.Extension}

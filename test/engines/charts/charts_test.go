@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 const (
@@ -36,7 +36,7 @@ const (
 
 func published(t *testing.T, list string, data map[string][]byte) (publish.Result, string) {
 	t.Helper()
-	settings, err := proxyconfig.Parse(data)
+	settings, err := settings.ParseSecret(data)
 	if err != nil {
 		t.Fatal(err)
 	}

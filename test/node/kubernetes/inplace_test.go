@@ -21,9 +21,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/lab"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -68,7 +68,7 @@ type running struct {
 	cluster
 	first, worker node
 	values        map[string]string // of the proxy Secret
-	options       intent.Options    // of the files that are delivered
+	options       settings.Options  // of the files that are delivered
 	version       string            // that is delivered
 }
 
@@ -76,7 +76,7 @@ func (r *running) nodes() []node { return []node{r.first, r.worker} }
 
 // inPlace changes the proxy of nodes that run. The manager delivers it, up to the steps whose files it would not.
 func (s *suite) inPlace(t *testing.T) {
-	r := &running{suite: s, options: intent.Options{Targets: contract.Targets()}, values: map[string]string{
+	r := &running{suite: s, options: settings.Options{Targets: contract.Targets()}, values: map[string]string{
 		contract.KeyHTTPProxy: rotatingURL, contract.KeyUsername: "rotating", contract.KeyPassword: oldRotating,
 		contract.KeyTrustedCA:          string(s.authority.PEM),
 		contract.KeyReadinessEndpoints: "https://" + registryHost + "/v2/",
