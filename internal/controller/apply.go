@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -113,9 +111,9 @@ func (w *Writer) Write(ctx context.Context, o Object, decision plan.Decision) (p
 	}
 	ctrl.LoggerFrom(ctx).Info("Patching bootstrap object", o.Kind, klog.KObj(o), "edits", len(decision.Edits),
 		"removing", change == Removed)
-	err := w.send(ctx, o, decision, nil)
+	answer, err := w.send(ctx, o, decision, nil)
 	if apierrors.IsInvalid(err) {
-		err = w.sendBesideUnknown(ctx, o, decision, err)
+		answer, err = w.sendBesideUnknown(ctx, o, decision, err)
 	}
 	if err != nil {
 		if client.IgnoreNotFound(err) == nil {
@@ -123,36 +121,43 @@ func (w *Writer) Write(ctx context.Context, o Object, decision plan.Decision) (p
 		}
 		return o.Spec, Unchanged, fmt.Errorf("patching %s: %w", o, err)
 	}
-	spec := kinds.View(o.BootstrapObject)
+	spec := kinds.View(answer)
 	switch {
 	case isDone(spec, decision):
 		return spec, change, nil
 	case plan.IsPausedByUs(o.GetAnnotations()): // it is contested: Cluster API continues meanwhile
-		return spec, Unchanged, w.Annotate(ctx, o.BootstrapObject, map[string]string{clusterv1.PausedAnnotation: ""})
+		return spec, Unchanged, w.Annotate(ctx, answer, map[string]string{clusterv1.PausedAnnotation: ""})
 	}
 	return spec, Unchanged, nil
 }
 
-// send sends the edits of a decision. text is o in JSON; without it, they are refused if they would replace fields that
-// the type of o does not know.
-func (w *Writer) send(ctx context.Context, o Object, decision plan.Decision, text []byte) error {
+// send sends the edits of a decision, and returns the object that the API server answers, or o if the write is skipped.
+// text is o in JSON; without it, they are refused if they would replace fields that the type of o does not know.
+func (w *Writer) send(ctx context.Context, o Object, decision plan.Decision, text []byte) (
+	kinds.BootstrapObject, error,
+) {
 	data, err := json.Marshal(operations(o, decision, text))
 	if err != nil {
-		return fmt.Errorf("encoding it: %w", err)
+		return nil, fmt.Errorf("encoding it: %w", err)
 	}
-	// The client decodes the answer into the object, and keeps what the answer lacks. A write that is skipped has none.
-	spec, version := kinds.SpecOf(o.BootstrapObject), o.GetResourceVersion()
-	before := *spec
-	*spec = bootstrapv1.KubeadmConfigSpec{}
-	err = w.patchJSON(ctx, o.BootstrapObject, data)
-	if err != nil || o.GetResourceVersion() == version && reflect.ValueOf(*spec).IsZero() {
-		*spec = before
+	// The client decodes the answer into an object, and keeps what the answer lacks: o would keep a list that is removed.
+	answer := kinds.NewBootstrapObject(o.Kind)
+	answer.SetNamespace(o.GetNamespace())
+	answer.SetName(o.GetName())
+	answer.SetResourceVersion(o.GetResourceVersion())
+	if err := w.patchJSON(ctx, answer, data); err != nil {
+		return nil, err
 	}
-	return err
+	if answer.GetUID() == "" { // no API server has answered
+		return o.BootstrapObject, nil
+	}
+	return answer, nil
 }
 
 // sendBesideUnknown sends refused edits again, for o as the API server has it.
-func (w *Writer) sendBesideUnknown(ctx context.Context, o Object, decision plan.Decision, refused error) error {
+func (w *Writer) sendBesideUnknown(ctx context.Context, o Object, decision plan.Decision, refused error) (
+	kinds.BootstrapObject, error,
+) {
 	live := &unstructured.Unstructured{}
 	kind, err := w.Client.GroupVersionKindFor(o.BootstrapObject)
 	if err == nil {
@@ -160,11 +165,11 @@ func (w *Writer) sendBesideUnknown(ctx context.Context, o Object, decision plan.
 		err = w.Live.Get(ctx, client.ObjectKeyFromObject(o), live)
 	}
 	if err != nil {
-		return refused
+		return nil, refused
 	}
 	text, err := live.MarshalJSON()
 	if err != nil {
-		return fmt.Errorf("encoding it: %w", err)
+		return nil, fmt.Errorf("encoding it: %w", err)
 	}
 	return w.send(ctx, o, decision, text)
 }

@@ -98,7 +98,7 @@ func TestWrite_LosesNothingUnknown(t *testing.T) {
 		plan.KindConfig:       {`{%s}`},
 	} {
 		for _, spec := range specs {
-			before := `{"metadata":{"namespace":"team","name":"one","resourceVersion":"7",` + unknown + `},"spec":` +
+			before := `{"metadata":{"namespace":"team","name":"one","uid":"u","resourceVersion":"7",` + unknown + `},"spec":` +
 				fmt.Sprintf(spec, unknown) + `}`
 			s := &later{texts: map[string]string{kind: before}}
 			w := &Writer{Client: backoff.New(s, s, noon), Live: s}
@@ -135,7 +135,7 @@ func TestWrite_LosesNothingUnknown(t *testing.T) {
 func TestRollOut_LosesNothingUnknown(t *testing.T) {
 	t.Parallel()
 	const (
-		metadata = `{"metadata":{"namespace":"team","name":"one","resourceVersion":"7","labels":{"` +
+		metadata = `{"metadata":{"namespace":"team","name":"one","uid":"u","resourceVersion":"7","labels":{"` +
 			clusterv1.ClusterTopologyOwnedLabel + `":"","` + clusterv1.ClusterTopologyMachineDeploymentNameLabel + `":"md"},` + unknown + `}`
 		set = `"after":"2026-01-01T12:00:00Z"`
 	)

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,6 +69,11 @@ func (s *server) running() client.Client {
 	scheme, err := api.NewScheme()
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, object := range objects { // as an API server does
+		if object.GetUID() == "" {
+			object.SetUID(types.UID(object.GetName()))
+		}
 	}
 	stored := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithStatusSubresource(&clusterv1.Cluster{}).WithObjects(objects...)
 	return api.NewClient(interceptor.NewClient(stored.Build(), s.funcs()))
