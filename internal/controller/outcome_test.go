@@ -19,7 +19,9 @@ func TestJoin_KeepsTheEarliestAndTheLast(t *testing.T) {
 		t.Error("a note is a reason")
 	}
 	for _, later := range []Outcome{
-		{RequeueAfter: time.Minute}, {RequeueAfter: time.Second}, {RequeueAfter: time.Hour, Keep: true},
+		{RequeueAfter: time.Minute},
+		{RequeueAfter: time.Second},
+		{RequeueAfter: time.Hour, Keep: true},
 		{Findings: []finding.Finding{{Reason: "R"}}, Warnings: []finding.Finding{{Message: "w"}}},
 		{},
 	} {

@@ -57,8 +57,8 @@ func (g GeneratedSecrets) TakenLive(ctx context.Context, name types.NamespacedNa
 	return Taken(name, cluster, secret.Labels), nil
 }
 
-// Taken is GeneratedSecrets.Taken for a Secret that is known. Without contract.LabelProxySecret a Secret is nobody's: the
-// cache does not show what becomes of it.
+// Taken is GeneratedSecrets.Taken for a Secret that is known. Without contract.LabelProxySecret a Secret is nobody's:
+// the cache does not show what becomes of it.
 func Taken(name types.NamespacedName, cluster string, labels map[string]string) string {
 	secret := klog.KRef(name.Namespace, name.Name)
 	const fix = "nothing is patched to use it; delete or rename it"

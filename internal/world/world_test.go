@@ -3,7 +3,6 @@ package world_test
 import (
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -26,14 +25,6 @@ func cluster(controlPlane string) *clusterv1.Cluster {
 	c := &clusterv1.Cluster{ObjectMeta: named("ns", "prod")}
 	c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{Kind: plan.KindControlPlane, Name: controlPlane}
 	return c
-}
-
-func secret(name string, labels ...string) *corev1.Secret {
-	s := &corev1.Secret{ObjectMeta: named("ns", name)}
-	for _, label := range labels {
-		s.Labels[label] = "prod"
-	}
-	return s
 }
 
 func TestReader_ListsByTheControllersIndexes(t *testing.T) {

@@ -84,10 +84,11 @@ type clusterKey struct{}
 // ForCluster returns a context for a pass over a Cluster, by which Contested reports contested writes.
 func (c *Client) ForCluster(ctx context.Context, cluster client.Object) context.Context {
 	key := client.ObjectKeyFromObject(cluster)
-	desired := string(cluster.GetUID()) + cluster.GetLabels()[contract.LabelEnabled]
+	values := []string{string(cluster.GetUID()), cluster.GetLabels()[contract.LabelEnabled]}
 	for _, name := range contract.UserAnnotations() {
-		desired += "\n" + cluster.GetAnnotations()[name]
+		values = append(values, cluster.GetAnnotations()[name])
 	}
+	desired := strings.Join(values, "\n")
 	c.memory.mutex.Lock()
 	defer c.memory.mutex.Unlock()
 	if all := c.memory.of(key); all.desired != desired {
