@@ -69,13 +69,13 @@ func (p *Pass) readOptions() (err error) {
 		}
 		return err
 	}
-	if p.topology.Asks, err = settings.Of(p.Cluster); err != nil {
+	if p.topology.Settings, err = settings.Of(p.Cluster); err != nil {
 		return err
 	}
 	if p.topology.Version, err = settings.OutputVersion(p.Cluster.Annotations); err != nil {
 		return err
 	}
-	p.Options, p.View = p.topology.Asks.Options, p.topology.Asks.ApplyTo(p.View)
+	p.Options, p.View = p.topology.Settings.Options, p.topology.Settings.ApplyTo(p.View)
 	p.topology.View = p.View
 	return nil
 }
@@ -206,7 +206,7 @@ const maxMachines = 100
 // proxiedNodes warns of nodes that those of the control plane ask through the proxy. Only for settings with which
 // that can be, it reads the Machines, of which the cache has the metadata.
 func (c *Controller) proxiedNodes(ctx context.Context, p *Pass) (warnings []finding.Finding, err error) {
-	if p.main == nil || !p.main.AsksNodes(p.Options) {
+	if p.main == nil || !p.main.ReachesNodes(p.Options) {
 		return nil, nil
 	}
 	var list clusterv1.MachineList

@@ -25,7 +25,7 @@ type Topology struct {
 	Cluster *clusterv1.Cluster
 	View    settings.Cluster
 	// Asks has the settings in the topology of an enabled Cluster.
-	Asks settings.ClusterSettings
+	Settings settings.ClusterSettings
 	// Version is the output version of the templates.
 	Version int
 	// Reader reads from the cache, Writer writes annotations.
@@ -45,11 +45,11 @@ type Topology struct {
 
 // pool returns the settings of a pool in the topology. A pool that is being removed is not there any more.
 func (t *Topology) pool(p plan.Pool) (settings.Pool, bool) {
-	i := slices.IndexFunc(t.Asks.Pools, func(s settings.Pool) bool { return s.Kind == p.Kind && s.Name == p.Name })
+	i := slices.IndexFunc(t.Settings.Pools, func(s settings.Pool) bool { return s.Kind == p.Kind && s.Name == p.Name })
 	if i < 0 {
 		return settings.Pool{}, false
 	}
-	return t.Asks.Pools[i], true
+	return t.Settings.Pools[i], true
 }
 
 // decideSecrets finds what the templates of the topology get, and which Secrets they will refer to. main are the
@@ -59,7 +59,7 @@ func (t *Topology) decideSecrets(ctx context.Context, objects []Object, main *se
 ) (out Outcome, err error) {
 	t.complete(objects)
 	t.resolutions, t.secrets = map[string]*settings.Resolution{"": main}, map[string]*settings.Resolution{}
-	for _, pool := range append([]settings.Pool{{}}, t.Asks.Pools...) {
+	for _, pool := range append([]settings.Pool{{}}, t.Settings.Pools...) {
 		if !pool.UsesProxy() {
 			continue
 		}
@@ -103,9 +103,9 @@ func (t *Topology) ensureSecrets(ctx context.Context) (out Outcome, err error) {
 func (t *Topology) complete(objects []Object) {
 	for _, o := range objects {
 		for _, p := range o.Pools {
-			i := slices.IndexFunc(t.Asks.Pools, func(s settings.Pool) bool { return s.Kind == p.Kind && s.Name == p.Name })
-			if i >= 0 && t.Asks.Pools[i].Override == "" {
-				t.Asks.Pools[i].Override = p.Override
+			i := slices.IndexFunc(t.Settings.Pools, func(s settings.Pool) bool { return s.Kind == p.Kind && s.Name == p.Name })
+			if i >= 0 && t.Settings.Pools[i].Override == "" {
+				t.Settings.Pools[i].Override = p.Override
 			}
 		}
 	}

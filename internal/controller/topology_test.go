@@ -41,7 +41,7 @@ func topologyOf(t *testing.T, annotations map[string]string, objects ...client.O
 	resolution := complete(t)
 	resolution.Secret.Name.Name = "proxy"
 	return &Topology{
-		Cluster: cluster, View: settings.ClusterOf(cluster), Asks: asks, Version: patch.OutputVersion,
+		Cluster: cluster, View: settings.ClusterOf(cluster), Settings: asks, Version: patch.OutputVersion,
 		Reader: secrets.reader, Writer: secrets.writer, Secrets: secrets, Now: noon,
 		resolutions: map[string]*settings.Resolution{"": &resolution},
 	}, shown
@@ -49,7 +49,7 @@ func topologyOf(t *testing.T, annotations map[string]string, objects ...client.O
 
 // want is what Cluster one asks for.
 func (t *Topology) want() plan.Want {
-	return plan.Want{Cluster: "one", Enabled: true, Options: t.Asks.Options}
+	return plan.Want{Cluster: "one", Enabled: true, Options: t.Settings.Options}
 }
 
 // patched is a spec as the hook makes it.
@@ -133,7 +133,7 @@ func TestInspect_FindsHowAnObjectDiffers(t *testing.T) {
 		"with a name that is taken":    {spec: patch.Spec{}, change: func(t *Topology) { t.Secrets.taken["one-proxy-files"] = "it is theirs" }, outcome: plan.OutcomeLeftAlone, found: contract.ReasonNameTaken},
 		"with certificates alone and targets without trust": {spec: all, change: func(t *Topology) {
 			t.resolutions[""].Settings = certificates
-			t.Asks.Options.Targets = []contract.Target{contract.TargetKubelet}
+			t.Settings.Options.Targets = []contract.Target{contract.TargetKubelet}
 		}, outcome: plan.OutcomeLeftAlone, found: contract.ReasonInvalidSettings, proxy: true},
 		"with settings that are unusable":    {spec: all, change: func(t *Topology) { t.resolutions[""] = nil }},
 		"of the control plane, without":      {pool: "-", drift: Lacking, outcome: plan.OutcomeWaiting, proxy: true},
@@ -143,7 +143,7 @@ func TestInspect_FindsHowAnObjectDiffers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			topology, _ := topologyOf(t, test.annotations)
-			topology.Asks.Pools[0].Override = test.override
+			topology.Settings.Pools[0].Override = test.override
 			if test.change != nil {
 				test.change(topology)
 			}
@@ -238,7 +238,7 @@ func TestEnsureSecrets_WritesThoseThatTemplatesWillReferTo(t *testing.T) {
 		"a name that is taken":        {objects: []client.Object{taken}, kept: []string{main}, found: contract.ReasonNameTaken},
 	} {
 		topology, shown := topologyOf(t, nil, test.objects...)
-		topology.Asks.Pools[0].Override = test.override
+		topology.Settings.Pools[0].Override = test.override
 		o := templateOf(patch.Spec{})
 		o.Pools[0].Override = test.ofClass
 		resolution, other := complete(t), complete(t)
@@ -285,7 +285,7 @@ func TestCopiedFrom_IsTheTemplateOfThePool(t *testing.T) {
 		"no pool":                     {func(_ *Topology, o *Object) { o.Pools = nil }, false, false},
 		"a template that is gone":     {func(_ *Topology, o *Object) { o.Pools[0].Bootstrap.Name = "u" }, false, false},
 		"a pool that is removed":      {func(_ *Topology, o *Object) { o.Pools[0].Name = "gone" }, true, false},
-		"a pool without the proxy":    {func(t *Topology, _ *Object) { t.Asks.Pools[0].Override = contract.SecretNone }, true, false},
+		"a pool without the proxy":    {func(t *Topology, _ *Object) { t.Settings.Pools[0].Override = contract.SecretNone }, true, false},
 		"a Cluster that is disabled":  {func(t *Topology, _ *Object) { t.View.Enabled = false }, true, false},
 		"a topology that is frozen":   {func(t *Topology, _ *Object) { t.Cluster.Annotations = frozen("disabled@v1.30.0") }, true, false},
 		"one that was frozen earlier": {func(t *Topology, _ *Object) { t.Cluster.Annotations = frozen("disabled@v1.29.0") }, true, true},

@@ -70,7 +70,7 @@ func windowsPools(templates []template) (map[poolKey]bool, error) {
 	found := map[poolKey]bool{}
 	for i := range templates {
 		it := &templates[i]
-		windows, err := it.asksForWindows()
+		windows, err := it.isForWindows()
 		if err != nil {
 			return nil, err
 		}

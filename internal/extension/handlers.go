@@ -85,7 +85,7 @@ func read(common variables, templates []template) (t topology, enabled bool, err
 		return t, false, err //nolint:wrapcheck // it names the label
 	}
 	hold, held := settings.FreezeOf(t.annotations)
-	if !settings.AsksForProxy(t.labels, t.annotations) && (!held || !hold.Enabled) {
+	if !settings.WantsProxy(t.labels, t.annotations) && (!held || !hold.Enabled) {
 		return t, false, nil
 	}
 	source := settings.Source{Annotations: t.annotations, Variable: common.own}

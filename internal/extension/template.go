@@ -70,8 +70,8 @@ func (t *template) readHolder() error {
 	return nil
 }
 
-// asksForWindows reports whether t is a machine template that asks for Windows. The pool of key then is not patched.
-func (t *template) asksForWindows() (bool, error) {
+// isForWindows reports whether t is a machine template that asks for Windows. The pool of key then is not patched.
+func (t *template) isForWindows() (bool, error) {
 	if t.holder.FieldPath != fieldInfrastructure || t.object == nil {
 		return false, nil
 	}

@@ -87,7 +87,7 @@ func ReadNodeData(data map[string][]byte) (files []NodeFile, err error) {
 		switch f.key {
 		case "":
 		case contract.KeySetup:
-			content = []byte(SetupAsking(strings.Fields(string(data[contract.KeyReadiness]))))
+			content = []byte(SetupWithEndpoints(strings.Fields(string(data[contract.KeyReadiness]))))
 		default:
 			content = data[f.key]
 		}

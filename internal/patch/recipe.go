@@ -230,7 +230,7 @@ func SecretData(vars []systemd.Var, certificates [][]byte, readiness []string) (
 	}
 	script := setup
 	if len(readiness) > 0 {
-		script = []byte(SetupAsking(readiness))
+		script = []byte(SetupWithEndpoints(readiness))
 	}
 	return map[string][]byte{
 		contract.KeyProxyEnv:        env,

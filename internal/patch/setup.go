@@ -44,9 +44,9 @@ func compact(script string) string {
 // that cloud-init would read as a template.
 func Setup() string { return setupScript() }
 
-// SetupAsking is Setup for a node that asks endpoints when it boots: scheme and host of each URL. The rest of a URL may
+// SetupWithEndpoints is Setup for a node that asks endpoints when it boots: scheme and host of each URL. The rest may
 // hold a token, and every user of a node can read the script.
-func SetupAsking(endpoints []string) string {
+func SetupWithEndpoints(endpoints []string) string {
 	var origins []string
 	for _, endpoint := range endpoints {
 		scheme, rest, _ := strings.Cut(endpoint, "://")

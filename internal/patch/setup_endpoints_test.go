@@ -46,7 +46,7 @@ func TestEndpoints_AreAskedWhenANodeBoots(t *testing.T) {
 			t.Parallel()
 			oneNode(t, func(t *testing.T, n *node) {
 				t.Helper()
-				n.script = patch.SetupAsking(endpoints)
+				n.script = patch.SetupWithEndpoints(endpoints)
 				n.remove(ourFolder + "trusted-ca.pem")
 				if test.curl != "" {
 					n.stub("curl", `env >>`+n.path("seen")+"\n"+test.curl)
@@ -79,7 +79,7 @@ func TestEndpoints_TakeAQuarterOfAMinuteAtMost(t *testing.T) {
 	t.Parallel()
 	eachNode(t, func(t *testing.T, n *node) {
 		t.Helper()
-		n.script = patch.SetupAsking([]string{"https://a", "https://b", "https://c", "https://d", "https://e"})
+		n.script = patch.SetupWithEndpoints([]string{"https://a", "https://b", "https://c", "https://d", "https://e"})
 		n.stub("curl", "exit 28")
 		if says := n.run(); len(says) != 3 || strings.Count(n.calls, "curl -qgs -m 5 ") != 3 {
 			t.Errorf("says %q, calls %q", says, n.calls)
@@ -95,7 +95,7 @@ func TestEndpoints_TakeAQuarterOfAMinuteAtMost(t *testing.T) {
 func TestSetupAsking_LeavesOutWhatIsNoURL(t *testing.T) {
 	t.Parallel()
 	for _, none := range [][]string{nil, {"registry.corp"}, {"https:///"}, {"ftp://a"}, {"https://a'b"}, {"https://$a"}} {
-		if patch.SetupAsking(none) != patch.Setup() {
+		if patch.SetupWithEndpoints(none) != patch.Setup() {
 			t.Errorf("%q changes the script", none)
 		}
 	}

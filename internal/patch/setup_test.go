@@ -35,7 +35,7 @@ func sources(t *testing.T) string {
 
 func TestSetup_IsText(t *testing.T) {
 	t.Parallel()
-	source, script := sources(t), patch.SetupAsking([]string{"https://a.example"})
+	source, script := sources(t), patch.SetupWithEndpoints([]string{"https://a.example"})
 	if lines := strings.Count(source, "\n") - 1; lines > 150 {
 		t.Errorf("%d lines", lines)
 	}

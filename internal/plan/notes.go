@@ -134,7 +134,7 @@ func (b Booted) gets(t contract.Target) bool { return slices.Contains(b.Targets,
 // of a host has the proxy, private whether the host is a private address.
 func (b Booted) eachProxied(add func(finding.Place, string), chosen func(h kinds.Host, asks, private bool) bool) {
 	for _, h := range kinds.Hosts(b.Own) {
-		asks := b.gets(h.Target) && (h.Target != contract.TargetStaticPods || b.Resolution.AsksNodes(b.Options))
+		asks := b.gets(h.Target) && (h.Target != contract.TargetStaticPods || b.Resolution.ReachesNodes(b.Options))
 		name, proxied := b.Resolution.IsProxied(h.URL)
 		address, err := netip.ParseAddrPort(name)
 		if err != nil {

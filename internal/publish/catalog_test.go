@@ -56,12 +56,12 @@ func sample(t *testing.T, data map[string]string, noProxy string) Input {
 // described is a result in a form that people read.
 func described(t *testing.T, list string, in Input) string {
 	t.Helper()
-	asks, err := parseList(list, writerRender)
+	request, err := parseList(list, writerRender)
 	if err != nil {
 		t.Fatal(err)
 	}
-	asks.Credentials = true
-	result, err := Of(asks, in)
+	request.Credentials = true
+	result, err := Of(request, in)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,11 +76,11 @@ type Printed struct {
 }
 
 // Of makes what a Cluster asks for. An output that is asked for and not in the result is to be withdrawn.
-func Of(asks Asks, in Input) (Result, error) {
-	m := maker{asks: asks, in: in}
+func Of(request Request, in Input) (Result, error) {
+	m := maker{request: request, in: in}
 	var besides []beside
 	for _, d := range catalog() {
-		if outputs := asks.named(d.Name); len(outputs) > 0 && d.isBeside() {
+		if outputs := request.named(d.Name); len(outputs) > 0 && d.isBeside() {
 			besides = m.beside(besides, d, outputs)
 		}
 	}
@@ -88,7 +88,7 @@ func Of(asks Asks, in Input) (Result, error) {
 		m.add(b.secret, b.outputs)
 	}
 	for _, d := range catalog() {
-		switch outputs := asks.named(d.Name); {
+		switch outputs := request.named(d.Name); {
 		case len(outputs) == 0 || d.isBeside():
 		case d.Goes == goesAnnotations:
 			m.annotations(d, outputs[0])
@@ -100,9 +100,9 @@ func Of(asks Asks, in Input) (Result, error) {
 }
 
 // Kept is the result while the values are not known: everything that is asked for stays as it is.
-func Kept(asks Asks, cluster string) (r Result) {
+func Kept(request Request, cluster string) (r Result) {
 	for _, d := range catalog() {
-		outputs := asks.named(d.Name)
+		outputs := request.named(d.Name)
 		switch {
 		case len(outputs) == 0 || d.Writer == writerRender:
 		case d.Goes == goesAnnotations:
@@ -167,9 +167,9 @@ func ClustersOf(secret string) []string {
 type maker struct {
 	Result
 
-	asks Asks
-	in   Input
-	err  error
+	request Request
+	in      Input
+	err     error
 }
 
 // leaveOut reports why outputs are not out.
@@ -267,7 +267,7 @@ func (m *maker) beside(all []beside, d *definition, outputs []Output) []beside {
 
 // one makes an output that shares nothing with another: objects for the workload cluster, or for render.
 func (m *maker) one(d *definition, o Output) {
-	if d.Goes == goesWorkload && *d.Credentials && m.in.Settings.HasCredentials() && !m.asks.Credentials {
+	if d.Goes == goesWorkload && *d.Credentials && m.in.Settings.HasCredentials() && !m.request.Credentials {
 		m.leaveOut(contract.ReasonCredentialsWithheld, []Output{o}, "%s has credentials, which would be readable in the "+
 			"workload cluster; set annotation %s to %s if they may be", m.in.Secret, contract.AnnotationPublishCredentials,
 			contract.PublishCredentialsValue)

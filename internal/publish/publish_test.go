@@ -17,7 +17,7 @@ import (
 // everything asks for every output.
 const everything = "env,values=a.b,values=c,annotations,giantswarm,trust=cert-manager,pods,kapp-controller"
 
-func asks(t *testing.T, list string) Asks {
+func asks(t *testing.T, list string) Request {
 	t.Helper()
 	all, err := ParseList(list)
 	if err != nil {
@@ -269,11 +269,11 @@ func TestOf_PrintsEachProxyForAMeshOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			data := map[string]string{"httpProxy": tc.http, "httpsProxy": tc.https, "username": "needle", "password": "needle"}
-			asks, err := ReadForRender(map[string]string{contract.AnnotationPublish: "istio"})
+			request, err := ReadForRender(map[string]string{contract.AnnotationPublish: "istio"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			result, err := Of(asks, input(t, data))
+			result, err := Of(request, input(t, data))
 			if err != nil || len(result.Printed) != 1 || len(result.Printed[0].Objects) != len(tc.want) {
 				t.Fatalf("got %v, %v", result, err)
 			}

@@ -34,9 +34,9 @@ func maxSize(key string) int {
 // tooLarge takes the place of a value that is too long. No value may contain a NUL.
 const tooLarge = "\x00"
 
-// Bound returns the part of the data of a proxy Secret that ParseSecret needs, so that a cache keeps few bytes of it: the
-// values of known keys, a mark in place of one that is too long, and the names of some unknown keys. ParseSecret has the
-// same findings about the result. The values are those of data, not copies.
+// Bound returns the part of the data of a proxy Secret that ParseSecret needs, so that a cache keeps few bytes of it:
+// the values of known keys, a mark in place of one that is too long, and the names of some unknown keys. ParseSecret
+// has the same findings about the result. The values are those of data, not copies.
 func Bound(data map[string][]byte) map[string][]byte {
 	bound, unknown := map[string][]byte{}, 0
 	for _, key := range slices.Sorted(maps.Keys(data)) {

@@ -48,9 +48,9 @@ func (f Freeze) Covers(version string) bool {
 	return err == nil && v.LessThan(held)
 }
 
-// AsksForProxy reports whether a Cluster asks for the proxy: by its label or, while that has an unknown value, by its
+// WantsProxy reports whether a Cluster asks for the proxy: by its label or, while that has an unknown value, by its
 // former value.
-func AsksForProxy(labels, annotations map[string]string) bool {
+func WantsProxy(labels, annotations map[string]string) bool {
 	if StateOf(labels) == Unclear {
 		return annotations[contract.AnnotationEnabledBefore] == contract.LabelEnabledValue
 	}
@@ -73,5 +73,5 @@ func IsEnabledAt(labels, annotations map[string]string, version string) bool {
 	if freeze, frozen := FreezeOf(annotations); frozen && freeze.Covers(version) {
 		return freeze.Enabled
 	}
-	return AsksForProxy(labels, annotations)
+	return WantsProxy(labels, annotations)
 }

@@ -19,11 +19,11 @@ import (
 // maxAddresses is how many addresses a finding names.
 const maxAddresses = 3
 
-// AsksNodes reports whether programs of one control-plane node that get the proxy variables ask other nodes:
+// ReachesNodes reports whether programs of one control-plane node that get the proxy variables ask other nodes:
 // kube-apiserver asks kubelets (port 10250), and kubeadm, when a Machine joins, members of etcd (port 2379). They get
 // the variables with target static-pods, unless these hold credentials. All others ask the endpoint, the node itself,
 // whose addresses are always direct, or destinations outside.
-func (r Resolution) AsksNodes(options Options) bool {
+func (r Resolution) ReachesNodes(options Options) bool {
 	return slices.Contains(options.Targets, contract.TargetStaticPods) && !r.Settings.HasCredentials() &&
 		!r.Settings.IsTrustOnly()
 }
@@ -31,14 +31,14 @@ func (r Resolution) AsksNodes(options Options) bool {
 // ProxiedNodes warns of the addresses of Machines of a Cluster that control-plane nodes ask through the proxy. It
 // counts what a Machine that joins later asks, so one Machine is enough.
 func (r Resolution) ProxiedNodes(options Options, machines []clusterv1.Machine) []finding.Finding {
-	if !r.AsksNodes(options) {
+	if !r.ReachesNodes(options) {
 		return nil
 	}
 	const proxy = "http://proxy.invalid"
 	proxyOf := (&httpproxy.Config{HTTPProxy: proxy, HTTPSProxy: proxy, NoProxy: r.NoProxy.Value}).ProxyFunc()
 	var proxied []string
 	for i := range machines {
-		for _, address := range asked(&machines[i]) {
+		for _, address := range kubeletAddresses(&machines[i]) {
 			through, err := proxyOf(&url.URL{Scheme: "https", Host: net.JoinHostPort(address, "10250")})
 			if err == nil && through != nil {
 				proxied = append(proxied, fmt.Sprintf("Machine %s at %s", finding.Line(machines[i].Name, 253),
@@ -79,14 +79,14 @@ func (r Resolution) IsProxied(address string) (host string, proxied bool) {
 	return u.Host, err == nil && through != nil
 }
 
-// asked returns the addresses under which kube-apiserver asks a node, by the order that kubeadm gives it, and etcd
-// advertises itself: internal ones, or else external ones, or else names. Addresses that only the node has are not
-// asked.
-func asked(machine *clusterv1.Machine) (asked []string) {
+// kubeletAddresses returns the addresses at which kube-apiserver reaches a node, by the order that kubeadm gives it,
+// and etcd advertises itself: internal ones, or else external ones, or else names. Those that only the node has are
+// left out.
+func kubeletAddresses(machine *clusterv1.Machine) (addresses []string) {
 	for _, types := range [][]string{{"InternalIP"}, {"ExternalIP"}, {"Hostname", "InternalDNS"}} {
 		for _, address := range machine.Status.Addresses {
 			of, value := string(address.Type), address.Address
-			if !slices.Contains(types, of) || value == "" || slices.Contains(asked, value) {
+			if !slices.Contains(types, of) || value == "" || slices.Contains(addresses, value) {
 				continue
 			}
 			ip, err := netip.ParseAddr(value)
@@ -94,10 +94,10 @@ func asked(machine *clusterv1.Machine) (asked []string) {
 				(err != nil || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified() || ip.IsMulticast()) {
 				continue
 			}
-			asked = append(asked, value)
+			addresses = append(addresses, value)
 		}
-		if len(asked) > 0 {
-			return asked
+		if len(addresses) > 0 {
+			return addresses
 		}
 	}
 	return nil

@@ -195,14 +195,14 @@ func (r Resolver) Resolve(ctx context.Context, cluster Cluster, options Options,
 	if found == nil {
 		return Resolution{}, r.notFound(candidates)
 	}
-	var told *infrastructure.Memory
+	var facts *infrastructure.Memory
 	if r.Infrastructure != nil {
 		memory, err := r.Infrastructure.Facts(ctx, cluster)
 		if err != nil {
 			return Resolution{}, fmt.Errorf("reading the infrastructure of Cluster %s/%s: %w", cluster.Namespace,
 				cluster.Name, err)
 		}
-		told = &memory
+		facts = &memory
 		if cluster.Facts = memory.Facts; cluster.EndpointHost == "" {
 			cluster.EndpointHost = memory.Facts.EndpointHost
 		}
@@ -216,7 +216,7 @@ func (r Resolver) Resolve(ctx context.Context, cluster Cluster, options Options,
 		return resolution, append(slices.Clip(rejected), unlabelled...)
 	}
 	resolution.Warnings = append(unlabelled, resolution.Warnings...)
-	resolution.Infrastructure = told
+	resolution.Infrastructure = facts
 	return resolution, err
 }
 
@@ -316,7 +316,7 @@ func (r Resolver) compose(cluster Cluster, options Options, found,
 		return Resolution{}, err
 	}
 	resolution.Warnings = append(resolution.Warnings, result.Warnings...)
-	if resolution.AsksNodes(options) && !result.HasNodeNetwork {
+	if resolution.ReachesNodes(options) && !result.HasNodeNetwork {
 		resolution.Warnings = append(resolution.Warnings, noNodeNetwork())
 	}
 	resolution.Warnings = append(resolution.Warnings, resolution.useless(options)...)

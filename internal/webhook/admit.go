@@ -32,10 +32,10 @@ func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.A
 	switch {
 	case err != nil || object == nil:
 		return answer{}, err
-	case !object.asked.GetDeletionTimestamp().IsZero(), plan.IsTopologyOwned(object.asked.GetLabels()):
+	case !object.requested.GetDeletionTimestamp().IsZero(), plan.IsTopologyOwned(object.requested.GetLabels()):
 		return answer{}, nil
 	case kind == plan.KindConfig &&
-		(object.ofControlPlane() || object.created && patch.IsPatched(kinds.View(object.asked.BootstrapObject))):
+		(object.ofControlPlane() || object.created && patch.IsPatched(kinds.View(object.requested.BootstrapObject))):
 		return answer{}, nil // a KubeadmConfig that is cloned from a patched template is as it should be
 	case kind == plan.KindConfig && !object.created && (object.hasOwner("Machine") || object.hasOwner("MachineSet")):
 		return answer{}, nil // Cluster API is at work on it
@@ -89,8 +89,8 @@ func (a *ownedWrite) decide(ctx context.Context) (plan.Decision, error) {
 		want.Options = settings.Options{Rollout: contract.RolloutOnNextRollout} // removal continues, whatever it says
 	}
 	object := plan.Object{
-		Kind: a.kind, Name: a.String(), Labels: a.asked.GetLabels(), Annotations: a.asked.GetAnnotations(),
-		Spec: kinds.View(a.asked.BootstrapObject), Pools: a.found.pools, Foreign: a.found.foreign,
+		Kind: a.kind, Name: a.String(), Labels: a.requested.GetLabels(), Annotations: a.requested.GetAnnotations(),
+		Spec: kinds.View(a.requested.BootstrapObject), Pools: a.found.pools, Foreign: a.found.foreign,
 		OfMachine: a.hasOwner("Machine") || a.hasOwner("MachineSet"),
 		Running:   a.isRunning(), Busy: a.isBusy(),
 		Rolls: a.rolling,
@@ -148,12 +148,12 @@ func (a *ownedWrite) answer(ctx context.Context, decision plan.Decision) answer 
 			warnings = append(warnings, contract.Name+": "+found.String())
 		}
 	}
-	for _, found := range settings.CheckBootstrap(a.asked.GetAnnotations()) {
+	for _, found := range settings.CheckBootstrap(a.requested.GetAnnotations()) {
 		warnings = append(warnings, contract.Name+": "+found.String())
 	}
-	at, spec := kinds.Locate(a.asked.BootstrapObject, a.asked.text), kinds.View(a.asked.BootstrapObject)
+	at, spec := kinds.Locate(a.requested.BootstrapObject, a.requested.text), kinds.View(a.requested.BootstrapObject)
 	operations := append(patch.Operations(at, spec, decision.Edits),
-		plan.AnnotationOperations(a.asked.GetAnnotations(), decision.Annotations)...)
+		plan.AnnotationOperations(a.requested.GetAnnotations(), decision.Annotations)...)
 	if len(operations) > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Patching at admission", "edits", len(decision.Edits))
 	} else if len(warnings) > 0 {

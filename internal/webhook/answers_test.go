@@ -31,7 +31,7 @@ type user struct {
 }
 
 // write sends a write and returns what the API server stores.
-func (u *user) write(asked map[string]any) map[string]any {
+func (u *user) write(requested map[string]any) map[string]any {
 	u.Helper()
 	pool := clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "workers"}}
 	pool.Spec.ClusterName = u.cluster.Name
@@ -41,12 +41,12 @@ func (u *user) write(asked map[string]any) map[string]any {
 	}
 	handler := serve(u.T,
 		newWorld(u.T, &u.cluster, &pool), newWorld(u.T))
-	call := func(asked map[string]any) map[string]any {
-		answer := response(u.T, u.send(handler, asked))
+	call := func(requested map[string]any) map[string]any {
+		answer := response(u.T, u.send(handler, requested))
 		if answer.Patch == nil {
-			return asked
+			return requested
 		}
-		object := decodeText(u.T, after(u.T, string(encode(u.T, asked)), answer))
+		object := decodeText(u.T, after(u.T, string(encode(u.T, requested)), answer))
 		for _, o := range []map[string]any{object, crdschema.AsV1Beta1(u.T, object)} {
 			if problems := crdschema.Problems(u.T, o); len(problems) > 0 {
 				u.Fatalf("%s %s: %v\nafter %.2000s", o["apiVersion"], o["kind"], problems, answer.Patch)
@@ -54,7 +54,7 @@ func (u *user) write(asked map[string]any) map[string]any {
 		}
 		return object
 	}
-	object := call(asked)
+	object := call(requested)
 	if diff := cmp.Diff(object, call(object)); diff != "" {
 		u.Fatalf("called again on its own answer (-first +second):\n%s", diff)
 	}
@@ -62,9 +62,9 @@ func (u *user) write(asked map[string]any) map[string]any {
 	return object
 }
 
-func (u *user) send(handler http.Handler, asked map[string]any) *httptest.ResponseRecorder {
+func (u *user) send(handler http.Handler, requested map[string]any) *httptest.ResponseRecorder {
 	u.Helper()
-	body := review(u.T, string(encode(u.T, asked)), func(r *admissionv1.AdmissionRequest) {
+	body := review(u.T, string(encode(u.T, requested)), func(r *admissionv1.AdmissionRequest) {
 		if r.Name = "one"; u.stored != nil {
 			r.Operation, r.OldObject = admissionv1.Update, runtime.RawExtension{Raw: encode(u.T, u.stored)}
 		}
@@ -170,9 +170,9 @@ func TestAdmission_AnswersAreValid(t *testing.T) {
 			for range 3 {
 				next := crdschema.Object(random, kind, "v1beta2")
 				random.Shuffle(len(lists), func(i, j int) { lists[i], lists[j] = lists[j], lists[i] })
-				for _, asked := range []map[string]any{u.without(u.stored, lists[:random.IntN(4)]...), next, u.stored} {
-					if len(crdschema.Problems(t, asked)) == 0 {
-						u.write(asked)
+				for _, requested := range []map[string]any{u.without(u.stored, lists[:random.IntN(4)]...), next, u.stored} {
+					if len(crdschema.Problems(t, requested)) == 0 {
+						u.write(requested)
 					}
 				}
 			}
@@ -195,8 +195,8 @@ func TestAdmission_LeavesInvalidWritesToTheAPIServer(t *testing.T) {
 		`"text"`, `["list"]`, `{"kubeadmConfigSpec":"text"}`, `{"kubeadmConfigSpec":{"preKubeadmCommands":"rm -rf /"}}`,
 		`{"kubeadmConfigSpec":{"files":{"path":"/mine"}}}`, `{"kubeadmConfigSpec":{"postKubeadmCommands":1}}`,
 	} {
-		asked := decodeText(t, `{"metadata":{"name":"one"},"spec":`+spec+`}`)
-		if got := response(t, u.send(handler, asked)); got.Patch != nil {
+		requested := decodeText(t, `{"metadata":{"name":"one"},"spec":`+spec+`}`)
+		if got := response(t, u.send(handler, requested)); got.Patch != nil {
 			t.Errorf("spec %s: patched with %.200s", spec, got.Patch)
 		}
 	}

@@ -28,15 +28,15 @@ const KindCluster = "Cluster"
 
 // admitCluster answers a write to a Cluster. What it cannot read passes unchanged.
 func (w *Webhook) admitCluster(ctx context.Context, request *admissionv1.AdmissionRequest) answer {
-	var stored, asked clusterv1.Cluster
+	var stored, requested clusterv1.Cluster
 	if request.Operation != admissionv1.Update ||
 		kinds.Decode(request.OldObject.Raw, &stored) != nil ||
-		kinds.Decode(request.Object.Raw, &asked) != nil ||
-		!w.Scope.Has(request.Namespace, asked.Labels) {
+		kinds.Decode(request.Object.Raw, &requested) != nil ||
+		!w.Scope.Has(request.Namespace, requested.Labels) {
 		return answer{}
 	}
-	after := decideCluster(&stored, &asked)
-	a := answer{operations: plan.AnnotationOperations(asked.Annotations, after.annotations)}
+	after := decideCluster(&stored, &requested)
+	a := answer{operations: plan.AnnotationOperations(requested.Annotations, after.annotations)}
 	if hold, held := settings.FreezeOf(after.annotations); held && after.turns {
 		verb := "get"
 		if hold.Enabled {
@@ -61,17 +61,17 @@ type decision struct {
 	turns bool
 }
 
-// decideCluster decides about the annotations of a topology in a write that changes the Cluster stored to asked.
+// decideCluster decides about the annotations of a topology in a write that changes the Cluster stored to requested.
 // Annotations that it does not return stay as the write has them.
-func decideCluster(stored, asked *clusterv1.Cluster) decision {
-	if !stored.Spec.Topology.IsDefined() || !asked.Spec.Topology.IsDefined() || !asked.DeletionTimestamp.IsZero() {
+func decideCluster(stored, requested *clusterv1.Cluster) decision {
+	if !stored.Spec.Topology.IsDefined() || !requested.Spec.Topology.IsDefined() || !requested.DeletionTimestamp.IsZero() {
 		return decision{}
 	}
 	d := decision{annotations: map[string]string{contract.AnnotationEnabledBefore: ""}}
-	was, is := settings.IsEnabled(stored.Labels), settings.IsEnabled(asked.Labels)
+	was, is := settings.IsEnabled(stored.Labels), settings.IsEnabled(requested.Labels)
 	before := stored.Annotations[contract.AnnotationEnabledBefore]
 	wasUnclear, isUnclear := settings.StateOf(stored.Labels) == settings.Unclear,
-		settings.StateOf(asked.Labels) == settings.Unclear
+		settings.StateOf(requested.Labels) == settings.Unclear
 	switch {
 	case wasUnclear && before != "":
 		was = before == contract.LabelEnabledValue
@@ -84,7 +84,7 @@ func decideCluster(stored, asked *clusterv1.Cluster) decision {
 		is, d.annotations[contract.AnnotationEnabledBefore] = was, before
 	}
 	d.turns = was != is
-	immediate := asked.Annotations[contract.AnnotationRollout] == contract.RolloutImmediate && !isUnclear
+	immediate := requested.Annotations[contract.AnnotationRollout] == contract.RolloutImmediate && !isUnclear
 	if hold, decided := holdAfter(stored, was, is, immediate); decided {
 		d.annotations[contract.AnnotationTopologyHold] = hold
 	}

@@ -59,7 +59,7 @@ func (c clusterText) String() string {
 }
 
 // admit sends a write to the webhook of Clusters and returns the object after it, the warnings and the raw answer.
-func admit(t *testing.T, stored, asked string, edit ...func(*admissionv1.AdmissionRequest)) (object string,
+func admit(t *testing.T, stored, requested string, edit ...func(*admissionv1.AdmissionRequest)) (object string,
 	warnings []string, patched bool,
 ) {
 	t.Helper()
@@ -67,9 +67,9 @@ func admit(t *testing.T, stored, asked string, edit ...func(*admissionv1.Admissi
 	update := func(r *admissionv1.AdmissionRequest) {
 		r.Name, r.Operation, r.OldObject = "one", admissionv1.Update, runtime.RawExtension{Raw: []byte(stored)}
 	}
-	body := review(t, asked, append([]func(*admissionv1.AdmissionRequest){update}, edit...)...)
+	body := review(t, requested, append([]func(*admissionv1.AdmissionRequest){update}, edit...)...)
 	answer := response(t, postTo(t, handler, webhook.KindCluster, body))
-	return after(t, asked, answer), answer.Warnings, answer.Patch != nil
+	return after(t, requested, answer), answer.Warnings, answer.Patch != nil
 }
 
 func holdIn(t *testing.T, object string) string {
@@ -96,9 +96,9 @@ func TestClusterWebhook_MaintainsTheFreeze(t *testing.T) {
 		newerVersion = "v1.37.0"
 	)
 	for name, test := range map[string]struct {
-		stored, asked clusterText
-		want          string
-		warning       string
+		stored, requested clusterText
+		want              string
+		warning           string
 	}{
 		"the label comes while the Cluster runs":                   {clusterText{}, clusterText{label: on}, without, warnGet},
 		"the label goes while the Cluster runs":                    {clusterText{label: on}, clusterText{}, keep, warnLose},
@@ -130,8 +130,8 @@ func TestClusterWebhook_MaintainsTheFreeze(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			stored, asked := test.stored.String(), test.asked.String()
-			got, warnings, _ := admit(t, stored, asked)
+			stored, requested := test.stored.String(), test.requested.String()
+			got, warnings, _ := admit(t, stored, requested)
 			if hold := holdIn(t, got); hold != test.want {
 				t.Errorf("hold %q, want %q", hold, test.want)
 			}
@@ -143,8 +143,8 @@ func TestClusterWebhook_MaintainsTheFreeze(t *testing.T) {
 				t.Errorf("a second call changed the object:\n%s", cmp.Diff(got, again))
 			}
 			// Nothing but the annotation is touched.
-			test.asked.hold = test.want
-			if diff := cmp.Diff(decodeText(t, test.asked.String()), decodeText(t, got)); diff != "" {
+			test.requested.hold = test.want
+			if diff := cmp.Diff(decodeText(t, test.requested.String()), decodeText(t, got)); diff != "" {
 				t.Errorf("object (-want +got):\n%s", diff)
 			}
 		})
@@ -159,36 +159,36 @@ func TestClusterWebhook_ReadsAnInvalidLabelAsTheOneBefore(t *testing.T) {
 		keep         = "enabled@v1.36.3"
 	)
 	for name, test := range map[string]struct {
-		stored, asked clusterText
-		before, hold  string
+		stored, requested clusterText
+		before, hold      string
 	}{
-		"after true":                      {stored: clusterText{label: on}, asked: clusterText{label: yes}, before: on},
-		"after true, not running":         {stored: clusterText{label: on, fresh: true}, asked: clusterText{label: yes, fresh: true}, before: on},
-		"after false":                     {stored: clusterText{label: off}, asked: clusterText{label: yes}, before: off},
-		"after none":                      {stored: clusterText{}, asked: clusterText{label: yes}, before: off},
-		"after another one":               {stored: clusterText{label: "yes", before: on}, asked: clusterText{label: yes}, before: on},
-		"after one that nobody saw":       {stored: clusterText{label: "yes"}, asked: clusterText{label: yes}},
-		"nobody else may write it":        {stored: clusterText{label: "yes"}, asked: clusterText{label: "yes", before: on}},
-		"it comes back":                   {stored: clusterText{label: yes, before: on}, asked: clusterText{label: yes}, before: on},
-		"a hold stays":                    {stored: clusterText{label: on, hold: without}, asked: clusterText{label: yes}, before: on, hold: without},
-		"a hold stays with Immediate":     {stored: clusterText{label: on, hold: without}, asked: clusterText{label: yes, rollout: contract.RolloutImmediate}, before: on, hold: without},
-		"a hold of the removal stays":     {stored: clusterText{hold: keep}, asked: clusterText{label: yes}, before: off, hold: keep},
-		"back to true":                    {stored: clusterText{label: yes, before: on}, asked: clusterText{label: on, before: on}},
-		"back to true with a hold":        {stored: clusterText{label: yes, before: on, hold: without}, asked: clusterText{label: on}, hold: without},
-		"on to false":                     {stored: clusterText{label: yes, before: on}, asked: clusterText{label: off, before: on}, hold: keep},
-		"on to none":                      {stored: clusterText{label: yes, before: on}, asked: clusterText{}, hold: keep},
-		"on to true":                      {stored: clusterText{label: yes, before: off}, asked: clusterText{label: on}, hold: without},
-		"on to false with Immediate":      {stored: clusterText{label: yes, before: on}, asked: clusterText{label: off, rollout: contract.RolloutImmediate}},
-		"on from one that nobody saw":     {stored: clusterText{label: yes}, asked: clusterText{label: on}},
-		"off from one that nobody saw":    {stored: clusterText{label: yes}, asked: clusterText{}},
-		"no topology has nothing to keep": {stored: clusterText{label: on, classic: true}, asked: clusterText{label: yes, classic: true}},
+		"after true":                      {stored: clusterText{label: on}, requested: clusterText{label: yes}, before: on},
+		"after true, not running":         {stored: clusterText{label: on, fresh: true}, requested: clusterText{label: yes, fresh: true}, before: on},
+		"after false":                     {stored: clusterText{label: off}, requested: clusterText{label: yes}, before: off},
+		"after none":                      {stored: clusterText{}, requested: clusterText{label: yes}, before: off},
+		"after another one":               {stored: clusterText{label: "yes", before: on}, requested: clusterText{label: yes}, before: on},
+		"after one that nobody saw":       {stored: clusterText{label: "yes"}, requested: clusterText{label: yes}},
+		"nobody else may write it":        {stored: clusterText{label: "yes"}, requested: clusterText{label: "yes", before: on}},
+		"it comes back":                   {stored: clusterText{label: yes, before: on}, requested: clusterText{label: yes}, before: on},
+		"a hold stays":                    {stored: clusterText{label: on, hold: without}, requested: clusterText{label: yes}, before: on, hold: without},
+		"a hold stays with Immediate":     {stored: clusterText{label: on, hold: without}, requested: clusterText{label: yes, rollout: contract.RolloutImmediate}, before: on, hold: without},
+		"a hold of the removal stays":     {stored: clusterText{hold: keep}, requested: clusterText{label: yes}, before: off, hold: keep},
+		"back to true":                    {stored: clusterText{label: yes, before: on}, requested: clusterText{label: on, before: on}},
+		"back to true with a hold":        {stored: clusterText{label: yes, before: on, hold: without}, requested: clusterText{label: on}, hold: without},
+		"on to false":                     {stored: clusterText{label: yes, before: on}, requested: clusterText{label: off, before: on}, hold: keep},
+		"on to none":                      {stored: clusterText{label: yes, before: on}, requested: clusterText{}, hold: keep},
+		"on to true":                      {stored: clusterText{label: yes, before: off}, requested: clusterText{label: on}, hold: without},
+		"on to false with Immediate":      {stored: clusterText{label: yes, before: on}, requested: clusterText{label: off, rollout: contract.RolloutImmediate}},
+		"on from one that nobody saw":     {stored: clusterText{label: yes}, requested: clusterText{label: on}},
+		"off from one that nobody saw":    {stored: clusterText{label: yes}, requested: clusterText{}},
+		"no topology has nothing to keep": {stored: clusterText{label: on, classic: true}, requested: clusterText{label: yes, classic: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			stored := test.stored.String()
-			got, _, _ := admit(t, stored, test.asked.String())
-			test.asked.before, test.asked.hold = test.before, test.hold
-			if diff := cmp.Diff(decodeText(t, test.asked.String()), decodeText(t, got)); diff != "" {
+			got, _, _ := admit(t, stored, test.requested.String())
+			test.requested.before, test.requested.hold = test.before, test.hold
+			if diff := cmp.Diff(decodeText(t, test.requested.String()), decodeText(t, got)); diff != "" {
 				t.Errorf("object (-want +got):\n%s", diff)
 			}
 			if again, _, patched := admit(t, stored, got); patched {
@@ -209,23 +209,23 @@ func decodeText(t *testing.T, text string) map[string]any {
 
 func TestClusterWebhook_PassesWritesUnchanged(t *testing.T) {
 	t.Parallel()
-	stored, asked := clusterText{}.String(), clusterText{label: contract.LabelEnabledValue}.String()
+	stored, requested := clusterText{}.String(), clusterText{label: contract.LabelEnabledValue}.String()
 	for name, test := range map[string]struct {
-		stored, asked string
-		edit          func(*admissionv1.AdmissionRequest)
+		stored, requested string
+		edit              func(*admissionv1.AdmissionRequest)
 	}{
-		"the manager's own write": {stored, asked, func(r *admissionv1.AdmissionRequest) {
+		"the manager's own write": {stored, requested, func(r *admissionv1.AdmissionRequest) {
 			r.Options = runtime.RawExtension{Raw: []byte(`{"fieldManager": "capi-proxy-patcher"}`)}
 		}},
-		"a creation": {stored, asked, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Create }},
-		"a deletion": {stored, asked, func(r *admissionv1.AdmissionRequest) {
+		"a creation": {stored, requested, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Create }},
+		"a deletion": {stored, requested, func(r *admissionv1.AdmissionRequest) {
 			r.Operation, r.Object = admissionv1.Delete, runtime.RawExtension{}
 		}},
-		"no old object":               {"null", asked, nil},
+		"no old object":               {"null", requested, nil},
 		"an object that is none":      {stored, "[]", nil},
-		"annotations of another type": {stored, strings.Replace(asked, `"mine":"%n\n"`, `"mine":1`, 1), nil},
-		"a status of another type":    {strings.Replace(stored, "true", `"true"`, 1), asked, nil},
-		"an old object that is empty": {stored, asked, func(r *admissionv1.AdmissionRequest) { r.OldObject.Raw = []byte(`{}`) }},
+		"annotations of another type": {stored, strings.Replace(requested, `"mine":"%n\n"`, `"mine":1`, 1), nil},
+		"a status of another type":    {strings.Replace(stored, "true", `"true"`, 1), requested, nil},
+		"an old object that is empty": {stored, requested, func(r *admissionv1.AdmissionRequest) { r.OldObject.Raw = []byte(`{}`) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -233,7 +233,7 @@ func TestClusterWebhook_PassesWritesUnchanged(t *testing.T) {
 			if edit == nil {
 				edit = func(*admissionv1.AdmissionRequest) {}
 			}
-			if got, warnings, patched := admit(t, test.stored, test.asked, edit); patched || len(warnings) > 0 {
+			if got, warnings, patched := admit(t, test.stored, test.requested, edit); patched || len(warnings) > 0 {
 				t.Errorf("patched to %s with warnings %q", got, warnings)
 			}
 		})
@@ -246,9 +246,9 @@ func FuzzClusterWebhook(f *testing.F) {
 	f.Add("true", "true", "enabled@", "disabled@v1@v2", "", "v1@v2", false)
 	f.Add("true", "yes", "disabled@v1.36.3", "", "Immediate", "v1.36.3", true)
 	f.Add("true", "", "disabled@\"\\n", "%", "OnNextRollout", "\x00\u2028{{", true)
-	f.Fuzz(func(t *testing.T, was, is, held, asked, rollout, version string, running bool) {
+	f.Fuzz(func(t *testing.T, was, is, held, requested, rollout, version string, running bool) {
 		before := clusterText{label: was, hold: held, version: version, fresh: !running}
-		after := clusterText{label: is, hold: asked, rollout: rollout, version: version, fresh: !running}
+		after := clusterText{label: is, hold: requested, rollout: rollout, version: version, fresh: !running}
 		got, _, _ := admit(t, before.String(), after.String())
 		if again, _, patched := admit(t, before.String(), got); patched {
 			t.Errorf("a second call turned\n%s\ninto\n%s", got, again)

@@ -34,13 +34,13 @@ func (f fresh) List(ctx context.Context, list client.ObjectList, o ...client.Lis
 	if f.Cached.List(ctx, list, o...) == nil && meta.LenList(list) > 0 {
 		return nil
 	}
-	asked := (&client.ListOptions{}).ApplyOptions(o)
-	asked.FieldSelector, asked.Limit, asked.UnsafeDisableDeepCopy = nil, maxLive, nil
+	requested := (&client.ListOptions{}).ApplyOptions(o)
+	requested.FieldSelector, requested.Limit, requested.UnsafeDisableDeepCopy = nil, maxLive, nil
 	_, clusters := list.(*clusterv1.ClusterList)
 	if clusters {
-		client.MatchingLabels{contract.LabelEnabled: contract.LabelEnabledValue}.ApplyToList(asked)
+		client.MatchingLabels{contract.LabelEnabled: contract.LabelEnabledValue}.ApplyToList(requested)
 	}
-	err := f.Live.List(ctx, list, asked)
+	err := f.Live.List(ctx, list, requested)
 	if err == nil && !clusters && list.GetContinue() != "" {
 		err = meta.SetList(list, nil)
 	}

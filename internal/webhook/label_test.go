@@ -27,8 +27,8 @@ func TestUnknownLabelValue_KeepsWhatIsStored(t *testing.T) {
 	}
 	for _, reported := range []bool{true, false} {
 		for name, test := range map[string]struct {
-			stored, asked string // "" is none
-			patched       bool
+			stored, requested string // "" is none
+			patched           bool
 		}{
 			"a new object stays as it comes":   {"", object(""), false},
 			"entries stay":                     {object(managed), object(managed), false},
@@ -44,7 +44,7 @@ func TestUnknownLabelValue_KeepsWhatIsStored(t *testing.T) {
 					cluster.Status.Conditions = []metav1.Condition{{Type: contract.ConditionProxyConfigured}}
 				}
 				handler := serve(t, clustersOf(t, cluster), newWorld(t))
-				body := review(t, test.asked, func(r *admissionv1.AdmissionRequest) {
+				body := review(t, test.requested, func(r *admissionv1.AdmissionRequest) {
 					if test.stored != "" {
 						r.Operation, r.OldObject.Raw = admissionv1.Update, []byte(test.stored)
 					}

@@ -63,7 +63,7 @@ func (w *Webhook) clusterOfControlPlane(ctx context.Context, object write) (*clu
 // ownerOfConfig finds the pool and the Cluster of a KubeadmConfig: by the MachinePool that refers to it, or by the
 // labels and owners that Cluster API has written on the KubeadmConfig of a Machine.
 func (w *Webhook) ownerOfConfig(ctx context.Context, object write) (owner, error) {
-	labels := object.asked.GetLabels()
+	labels := object.requested.GetLabels()
 	deployment, name := labels[clusterv1.MachineDeploymentNameLabel], labels[clusterv1.ClusterNameLabel]
 	if deployment == "" && !object.hasOwner("Machine") && !object.hasOwner("MachineSet") {
 		return w.ownerByPools(ctx, object, name)

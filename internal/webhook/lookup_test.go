@@ -20,12 +20,12 @@ type manyPools struct {
 }
 
 func (m *manyPools) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
-	var asked client.ListOptions
-	asked.ApplyOptions(options)
+	var requested client.ListOptions
+	requested.ApplyOptions(options)
 	deployments := list.(*clusterv1.MachineDeploymentList) //nolint:forcetypeassert // nothing else is asked for
 	deployments.Items = nil
 	for i := range m.count {
-		if asked.Limit > 0 && int64(i) == asked.Limit {
+		if requested.Limit > 0 && int64(i) == requested.Limit {
 			deployments.Continue = "more"
 			break
 		}
@@ -56,12 +56,12 @@ type manyClusters struct {
 }
 
 func (m *manyClusters) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
-	var asked client.ListOptions
-	asked.ApplyOptions(options)
+	var requested client.ListOptions
+	requested.ApplyOptions(options)
 	clusters := list.(*clusterv1.ClusterList) //nolint:forcetypeassert // nothing else is asked for
 	clusters.Items = nil
 	for i := range m.count {
-		if asked.Limit > 0 && int64(i) == asked.Limit {
+		if requested.Limit > 0 && int64(i) == requested.Limit {
 			clusters.Continue = "more"
 			break
 		}
@@ -92,7 +92,7 @@ func TestClusterOfControlPlane_ReadsBoundedlyFromTheAPIServer(t *testing.T) {
 		live := &manyClusters{count: test.count, refers: test.refers}
 		w := &Webhook{Cached: &manyClusters{}, Live: live}
 		cluster, err := w.clusterOfControlPlane(t.Context(),
-			write{kind: plan.KindControlPlane, namespace: "team", name: "shared", asked: object{BootstrapObject: &bootstrapv1.KubeadmConfig{}}})
+			write{kind: plan.KindControlPlane, namespace: "team", name: "shared", requested: object{BootstrapObject: &bootstrapv1.KubeadmConfig{}}})
 		if err != nil || cluster != nil != test.found || live.sent > maxLive {
 			t.Errorf("%+v: found %v after %d Clusters were read (%v)", test, cluster != nil, live.sent, err)
 		}

@@ -27,9 +27,9 @@ type write struct {
 	namespace, name string
 	// created reports whether the write creates the object.
 	created bool
-	// asked is the object of the request, stored the object before it. On creation they are the same: entries from a
+	// requested is the object of the request, stored the object before it. On creation they are the same: entries from a
 	// backup or from an earlier call of the webhook count as stored.
-	asked, stored object
+	requested, stored object
 }
 
 func (w write) String() string { return w.kind + " " + w.namespace + "/" + w.name }
@@ -59,12 +59,12 @@ func decode(kind string, request *admissionv1.AdmissionRequest) (*write, error) 
 		}
 		return o
 	}
-	w.asked = read(request.Object.Raw)
-	w.stored = w.asked
+	w.requested = read(request.Object.Raw)
+	w.stored = w.requested
 	if !w.created {
 		w.stored = read(request.OldObject.Raw)
 	}
-	if w.asked.BootstrapObject == nil || w.stored.BootstrapObject == nil {
+	if w.requested.BootstrapObject == nil || w.stored.BootstrapObject == nil {
 		return nil, nil //nolint:nilnil // it is admitted unchanged
 	}
 	return w, nil
@@ -87,21 +87,22 @@ func isOurs(request *admissionv1.AdmissionRequest) bool {
 // ofControlPlane reports whether a KubeadmConfig is of a control-plane Machine. KubeadmControlPlane compares it with
 // its own bootstrap configuration and would replace the Machine.
 func (w write) ofControlPlane() bool {
-	_, labelled := w.asked.GetLabels()[clusterv1.MachineControlPlaneLabel]
+	_, labelled := w.requested.GetLabels()[clusterv1.MachineControlPlaneLabel]
 	return labelled || w.hasOwner(plan.KindControlPlane)
 }
 
 // hasOwner reports whether the object has an owner of a kind.
 func (w write) hasOwner(kind string) bool {
-	return slices.ContainsFunc(w.asked.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.Kind == kind })
+	return slices.ContainsFunc(w.requested.GetOwnerReferences(),
+		func(r metav1.OwnerReference) bool { return r.Kind == kind })
 }
 
 // clusterName is the Cluster that the label or an owner reference of the object names, or "".
 func (w write) clusterName() string {
-	if name := w.asked.GetLabels()[clusterv1.ClusterNameLabel]; name != "" {
+	if name := w.requested.GetLabels()[clusterv1.ClusterNameLabel]; name != "" {
 		return name
 	}
-	for _, reference := range w.asked.GetOwnerReferences() {
+	for _, reference := range w.requested.GetOwnerReferences() {
 		if reference.Kind == "Cluster" && strings.HasPrefix(reference.APIVersion, clusterv1.GroupVersion.Group+"/") {
 			return reference.Name
 		}
@@ -143,14 +144,14 @@ func (w write) rolls(now time.Time) bool {
 	type parts struct {
 		Spec map[string]json.RawMessage `json:"spec"`
 	}
-	var stored, asked parts
-	if kinds.Decode(w.stored.text, &stored) != nil || kinds.Decode(w.asked.text, &asked) != nil ||
+	var stored, requested parts
+	if kinds.Decode(w.stored.text, &stored) != nil || kinds.Decode(w.requested.text, &requested) != nil ||
 		!slices.ContainsFunc(plan.RollsBy(), func(part string) bool {
-			return !bytes.Equal(stored.Spec[part], asked.Spec[part])
+			return !bytes.Equal(stored.Spec[part], requested.Spec[part])
 		}) {
 		return false
 	}
 	var before, after map[string]any
-	return kinds.Decode(w.stored.text, &before) == nil && kinds.Decode(w.asked.text, &after) == nil &&
+	return kinds.Decode(w.stored.text, &before) == nil && kinds.Decode(w.requested.text, &after) == nil &&
 		plan.Rolls(before, after, now)
 }

@@ -87,28 +87,28 @@ func TestAdmission_DoesNotReferToForeignSecrets(t *testing.T) {
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one-proxy-files"}}
 	const warning = "capi-proxy-patcher: Secret ns/one-proxy-files "
 	for name, test := range map[string]struct {
-		cached, live   []client.Object
-		stored, asked  string
-		want           bool // the proxy is in the object afterwards
-		warning        string
-		liveSecretGets int
+		cached, live      []client.Object
+		stored, requested string
+		want              bool // the proxy is in the object afterwards
+		warning           string
+		liveSecretGets    int
 	}{
-		"nobody has the name":              {asked: template(""), want: true, liveSecretGets: 1},
-		"the cache has the Secret":         {cached: []client.Object{generatedSecret("one-proxy-files", "one")}, asked: template(""), want: true},
-		"the cache is behind":              {live: []client.Object{generatedSecret("one-proxy-files", "one")}, asked: template(""), want: true, liveSecretGets: 1},
-		"it is the user's":                 {live: []client.Object{foreign}, asked: template(""), warning: warning + "exists", liveSecretGets: 1},
-		"it is another Cluster's":          {cached: []client.Object{generatedSecret("one-proxy-files", "two")}, asked: template(""), warning: warning + "was generated"},
-		"a manifest refers to it":          {live: []client.Object{foreign}, asked: template("one-proxy-files"), warning: warning + "exists", liveSecretGets: 1},
-		"the stored object refers to it":   {live: []client.Object{foreign}, stored: template("one-proxy-files"), asked: template(""), warning: warning + "exists", liveSecretGets: 1},
-		"both refer to it":                 {live: []client.Object{foreign}, stored: template("one-proxy-files"), asked: template("one-proxy-files"), warning: warning + "exists", liveSecretGets: 1},
-		"the object has another reference": {live: []client.Object{foreign}, stored: template("one-old-proxy-files"), asked: template(""), want: true, warning: warning + "exists", liveSecretGets: 1},
+		"nobody has the name":              {requested: template(""), want: true, liveSecretGets: 1},
+		"the cache has the Secret":         {cached: []client.Object{generatedSecret("one-proxy-files", "one")}, requested: template(""), want: true},
+		"the cache is behind":              {live: []client.Object{generatedSecret("one-proxy-files", "one")}, requested: template(""), want: true, liveSecretGets: 1},
+		"it is the user's":                 {live: []client.Object{foreign}, requested: template(""), warning: warning + "exists", liveSecretGets: 1},
+		"it is another Cluster's":          {cached: []client.Object{generatedSecret("one-proxy-files", "two")}, requested: template(""), warning: warning + "was generated"},
+		"a manifest refers to it":          {live: []client.Object{foreign}, requested: template("one-proxy-files"), warning: warning + "exists", liveSecretGets: 1},
+		"the stored object refers to it":   {live: []client.Object{foreign}, stored: template("one-proxy-files"), requested: template(""), warning: warning + "exists", liveSecretGets: 1},
+		"both refer to it":                 {live: []client.Object{foreign}, stored: template("one-proxy-files"), requested: template("one-proxy-files"), warning: warning + "exists", liveSecretGets: 1},
+		"the object has another reference": {live: []client.Object{foreign}, stored: template("one-old-proxy-files"), requested: template(""), want: true, warning: warning + "exists", liveSecretGets: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cached := newWorld(t, append(test.cached, clusterNamed("one", true), deployment("one"))...)
 			live := newWorld(t, test.live...)
-			got := ask(t, cached, live, plan.KindTemplate, "md", test.stored, test.asked)
-			if patched := strings.Contains(after(t, test.asked, got), contract.PathProxyEnv); patched != test.want {
+			got := ask(t, cached, live, plan.KindTemplate, "md", test.stored, test.requested)
+			if patched := strings.Contains(after(t, test.requested, got), contract.PathProxyEnv); patched != test.want {
 				t.Errorf("patched %t, want %t: %s", patched, test.want, got.Patch)
 			}
 			if warnings := strings.Join(got.Warnings, "\n"); !strings.HasPrefix(warnings, test.warning) ||
@@ -116,7 +116,7 @@ func TestAdmission_DoesNotReferToForeignSecrets(t *testing.T) {
 				t.Errorf("warnings %q, want %q", warnings, test.warning)
 			}
 			if len(live.gets) != test.liveSecretGets {
-				t.Errorf("asked the API server for Secrets %v", live.gets)
+				t.Errorf("requested the API server for Secrets %v", live.gets)
 			}
 		})
 	}
@@ -124,7 +124,7 @@ func TestAdmission_DoesNotReferToForeignSecrets(t *testing.T) {
 
 func TestAdmission_LeavesAControlPlaneThatHasBegun(t *testing.T) {
 	t.Parallel()
-	const asked = `{"metadata":{"namespace":"ns","name":"cp","uid":"u"},"spec":{"version":"v1.36.3"}}`
+	const requested = `{"metadata":{"namespace":"ns","name":"cp","uid":"u"},"spec":{"version":"v1.36.3"}}`
 	labels := map[string]string{clusterv1.ClusterNameLabel: "one", clusterv1.MachineControlPlaneLabel: ""}
 	first := metav1.ObjectMeta{Namespace: "ns", Name: "first", Labels: labels}
 	worker := metav1.ObjectMeta{
@@ -151,7 +151,7 @@ func TestAdmission_LeavesAControlPlaneThatHasBegun(t *testing.T) {
 		"a worker begins":                           {cached: &bootstrapv1.KubeadmConfig{ObjectMeta: worker}, live: &bootstrapv1.KubeadmConfig{ObjectMeta: worker}, want: true, asks: 1},
 		"another control plane begins":              {cached: &clusterv1.Machine{ObjectMeta: other}, live: &bootstrapv1.KubeadmConfig{ObjectMeta: other}, want: true, asks: 1},
 	} {
-		for write, stored := range map[string]string{"create": "", "update": asked} {
+		for write, stored := range map[string]string{"create": "", "update": requested} {
 			t.Run(name+", "+write, func(t *testing.T) {
 				t.Parallel()
 				cluster := test.cluster
@@ -165,8 +165,8 @@ func TestAdmission_LeavesAControlPlaneThatHasBegun(t *testing.T) {
 				if test.live != nil {
 					live.Add(test.live)
 				}
-				got := ask(t, cached, live, plan.KindControlPlane, "cp", stored, asked)
-				if patched := strings.Contains(after(t, asked, got), contract.PathProxyEnv); patched != test.want {
+				got := ask(t, cached, live, plan.KindControlPlane, "cp", stored, requested)
+				if patched := strings.Contains(after(t, requested, got), contract.PathProxyEnv); patched != test.want {
 					t.Errorf("patched %t, want %t", patched, test.want)
 				}
 				if len(live.lists) != test.asks {

@@ -27,9 +27,9 @@ func TestAdmission_DecidesAWriteThatRollsByTheLabelOfNow(t *testing.T) {
 	before := clusterNamed("one", false)
 	before.Status.Conditions = nil
 	for name, test := range map[string]struct {
-		cached, live  *clusterv1.Cluster
-		stored, asked string
-		want, asks    bool
+		cached, live      *clusterv1.Cluster
+		stored, requested string
+		want, asks        bool
 	}{
 		"the label was set a moment ago":     {before, clusterNamed("one", true), runningControlPlane(true, "3"), runningControlPlane(false, "3"), true, true},
 		"the label was removed a moment ago": {clusterNamed("one", true), before, runningControlPlane(false, "3"), runningControlPlane(true, "3"), false, true},
@@ -42,16 +42,16 @@ func TestAdmission_DecidesAWriteThatRollsByTheLabelOfNow(t *testing.T) {
 			if test.live != nil {
 				live.Add(test.live)
 			}
-			got := ask(t, newWorld(t, test.cached), live, plan.KindControlPlane, "cp", test.stored, test.asked)
-			written := after(t, test.asked, got)
+			got := ask(t, newWorld(t, test.cached), live, plan.KindControlPlane, "cp", test.stored, test.requested)
+			written := after(t, test.requested, got)
 			if patched := strings.Contains(written, contract.PathProxyEnv); patched != test.want || len(got.Warnings) > 0 {
 				t.Errorf("patched %t, want %t, warnings %q: %s", patched, test.want, got.Warnings, written)
 			}
 			if test.want && strings.Contains(written, "http://old:1") {
 				t.Errorf("the user's file is back: %s", written)
 			}
-			if asked := live.clusters > 0; asked != test.asks {
-				t.Errorf("asked the API server for the Cluster: %t, want %t", asked, test.asks)
+			if requested := live.clusters > 0; requested != test.asks {
+				t.Errorf("requested the API server for the Cluster: %t, want %t", requested, test.asks)
 			}
 		})
 	}

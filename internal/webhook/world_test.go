@@ -104,10 +104,10 @@ func deployment(cluster string) *clusterv1.MachineDeployment {
 
 // ask sends a request about an object of a kind to webhooks with a cache and an API server.
 func ask(t *testing.T, cached, live *shown, kind, name, stored,
-	asked string,
+	requested string,
 ) *admissionv1.AdmissionResponse {
 	t.Helper()
-	body := review(t, asked, func(r *admissionv1.AdmissionRequest) {
+	body := review(t, requested, func(r *admissionv1.AdmissionRequest) {
 		r.Name = name
 		if stored != "" {
 			r.Operation, r.OldObject.Raw = admissionv1.Update, []byte(stored)

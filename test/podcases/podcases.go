@@ -54,7 +54,7 @@ func Manifest(output string, vars []systemd.Var) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	result, err := publish.Of(publish.Asks{Outputs: asks.Outputs, Credentials: true}, publish.Input{
+	result, err := publish.Of(publish.Request{Outputs: asks.Outputs, Credentials: true}, publish.Input{
 		Cluster: "prod", Settings: proxy, NoProxy: noProxy, HasNodeNetwork: true, Version: "v1.36.0",
 	})
 	if err != nil || len(result.Findings) > 0 {

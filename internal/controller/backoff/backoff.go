@@ -84,8 +84,9 @@ type clusterKey struct{}
 // ForCluster returns a context for a pass over a Cluster, by which Contested reports contested writes.
 func (c *Client) ForCluster(ctx context.Context, cluster client.Object) context.Context {
 	key := client.ObjectKeyFromObject(cluster)
-	values := []string{string(cluster.GetUID()), cluster.GetLabels()[contract.LabelEnabled]}
-	for _, name := range contract.UserAnnotations() {
+	names := contract.UserAnnotations()
+	values := append(make([]string, 0, 2+len(names)), string(cluster.GetUID()), cluster.GetLabels()[contract.LabelEnabled])
+	for _, name := range names {
 		values = append(values, cluster.GetAnnotations()[name])
 	}
 	desired := strings.Join(values, "\n")

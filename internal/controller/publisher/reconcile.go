@@ -32,7 +32,7 @@ type pass struct {
 
 	cluster *clusterv1.Cluster
 	view    settings.Cluster
-	asks    publish.Asks
+	request publish.Request
 	out     controller.Outcome
 	// existing are the Secrets of outputs by name, as this pass has read or written them.
 	existing map[string]*corev1.Secret
@@ -81,8 +81,8 @@ func (p *pass) conclude(ctx context.Context, contested []finding.Finding, err er
 
 // summary names the outputs that are asked for.
 func (p *pass) summary() string {
-	names := make([]string, 0, len(p.asks.Outputs)+len(p.files))
-	for _, o := range p.asks.Outputs {
+	names := make([]string, 0, len(p.request.Outputs)+len(p.files))
+	for _, o := range p.request.Outputs {
 		names = append(names, o.String())
 	}
 	for _, secret := range p.files {
@@ -127,25 +127,25 @@ func (p *pass) run(ctx context.Context) (idle bool, err error) {
 		delete(p.existing, name)
 	}
 	left, err := p.apply(ctx, append(delivered, p.files...))
-	asks := len(p.asks.Outputs)+len(p.files) > 0
+	asks := len(p.request.Outputs)+len(p.files) > 0
 	return !asks && !left && len(p.existing) == 0 && len(p.out.Findings) == 0, err
 }
 
 // make makes what the Cluster asks for. As long as its values are not known, what is out stays.
 func (p *pass) make(ctx context.Context) (result publish.Result, err error) {
 	if p.view.Enabled {
-		if p.asks, err = publish.Read(p.view.Annotations); err != nil {
+		if p.request, err = publish.Read(p.view.Annotations); err != nil {
 			p.out.Find(finding.Of(err)...)
 			return p.kept(), nil
 		}
 	}
-	if len(p.asks.Outputs) == 0 {
+	if len(p.request.Outputs) == 0 {
 		return publish.Result{}, nil
 	}
 	resolution, err := p.resolve(ctx)
 	if found := finding.Of(err); len(found) > 0 {
 		p.out.Find(found...)
-		return publish.Kept(p.asks, p.cluster.Name), nil
+		return publish.Kept(p.request, p.cluster.Name), nil
 	}
 	if err != nil {
 		return publish.Result{}, err
@@ -153,13 +153,13 @@ func (p *pass) make(ctx context.Context) (result publish.Result, err error) {
 	if !resolution.Complete {
 		p.out.Add(contract.ReasonWaitingForEndpoint, "spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; "+
 			"publishing waits until it is set, because NO_PROXY must contain it", p.view.Namespace, p.view.Name)
-		return publish.Kept(p.asks, p.cluster.Name), nil
+		return publish.Kept(p.request, p.cluster.Name), nil
 	}
 	version, err := p.version(ctx)
 	if err != nil {
 		return publish.Result{}, err
 	}
-	return publish.Of(p.asks, publish.Input{
+	return publish.Of(p.request, publish.Input{
 		Cluster: p.cluster.Name, Namespace: p.cluster.Namespace, Secret: resolution.Secret.String(),
 		Settings: resolution.Settings, NoProxy: resolution.NoProxy.Value,
 		HasNodeNetwork: resolution.NoProxy.HasNodeNetwork, Version: version,

@@ -47,7 +47,7 @@ func (p Publish) Check() error {
 }
 
 // asks returns what List asks for. Its errors come with a Cluster, too.
-func (p Publish) asks() (publish.Asks, error) {
+func (p Publish) asks() (publish.Request, error) {
 	return publish.ReadForRender(map[string]string{contract.AnnotationPublish: p.List})
 }
 
@@ -276,7 +276,7 @@ func (c *clusterRun) metadata(result publish.Result) {
 }
 
 // withdraw removes the annotations of outputs from a Cluster that does not ask for them.
-func (c *clusterRun) withdraw(asks publish.Asks) {
+func (c *clusterRun) withdraw(asks publish.Request) {
 	if !c.Publish.Only {
 		c.metadata(publish.Kept(asks, c.view.Name))
 	}

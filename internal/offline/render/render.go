@@ -217,7 +217,7 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 		return
 	}
 	if !enabled {
-		c.withdraw(publish.Asks{})
+		c.withdraw(publish.Request{})
 		for _, o := range decided {
 			c.carryOut(o)
 			if len(o.Decision.Edits) > 0 {

@@ -52,8 +52,8 @@ func (o Output) IsForWorkload() bool {
 	return o.IsDelivered() || d != nil && d.Goes == goesWorkload
 }
 
-// Asks is what a Cluster asks for.
-type Asks struct {
+// Request is what a Cluster asks for.
+type Request struct {
 	// Outputs are in the order of the list.
 	Outputs []Output
 	// Credentials reports whether outputs that leave the management cluster may hold credentials.
@@ -61,41 +61,41 @@ type Asks struct {
 }
 
 // named returns the outputs of a name.
-func (a Asks) named(name Name) []Output {
+func (a Request) named(name Name) []Output {
 	return slices.DeleteFunc(slices.Clone(a.Outputs), func(o Output) bool { return o.Name != name })
 }
 
 // Read reads the annotations of a Cluster. Its error is finding.Errors, one for each entry that cannot be used.
-func Read(annotations map[string]string) (Asks, error) { return read(annotations, writerController) }
+func Read(annotations map[string]string) (Request, error) { return read(annotations, writerController) }
 
 // ReadForRender reads annotations that may ask for outputs that only render writes, too.
-func ReadForRender(annotations map[string]string) (Asks, error) {
+func ReadForRender(annotations map[string]string) (Request, error) {
 	return read(annotations, writerRender)
 }
 
-func read(annotations map[string]string, writer string) (Asks, error) {
-	asks, err := parseList(annotations[contract.AnnotationPublish], writer)
+func read(annotations map[string]string, writer string) (Request, error) {
+	request, err := parseList(annotations[contract.AnnotationPublish], writer)
 	found := finding.Of(err)
 	switch value, given := annotations[contract.AnnotationPublishCredentials]; {
 	case !given, value == "false":
 	case value == contract.PublishCredentialsValue:
-		asks.Credentials = true
+		request.Credentials = true
 	default:
 		found = append(found, bad(contract.AnnotationPublishCredentials, 0, fmt.Sprintf("unknown value %q", value),
 			"use true or false"))
 	}
 	if len(found) > 0 {
-		return Asks{}, found
+		return Request{}, found
 	}
-	return asks, nil
+	return request, nil
 }
 
 // ParseList reads a list of outputs. An empty one asks for nothing. Its error is finding.Errors.
-func ParseList(list string) (Asks, error) { return parseList(list, writerController) }
+func ParseList(list string) (Request, error) { return parseList(list, writerController) }
 
-func parseList(list, writer string) (Asks, error) {
+func parseList(list, writer string) (Request, error) {
 	if strings.TrimSpace(list) == "" {
-		return Asks{}, nil
+		return Request{}, nil
 	}
 	p := parser{writer: writer}
 	for i, entry := range strings.SplitN(list, ",", maxOutputs+1) {
@@ -106,9 +106,9 @@ func parseList(list, writer string) (Asks, error) {
 		p.entry(i+1, strings.TrimSpace(entry))
 	}
 	if len(p.found) > 0 {
-		return Asks{}, p.found
+		return Request{}, p.found
 	}
-	return Asks{Outputs: p.outputs}, nil
+	return Request{Outputs: p.outputs}, nil
 }
 
 // parser collects outputs and findings.

@@ -22,8 +22,8 @@ func TestParseList_CompletesArguments(t *testing.T) {
 		"kapp-controller=tkg-system":             "[kapp-controller=tkg-system]",
 		"values=a,values=b.c-d_E.9,values=b.c-d": "[values=a values=b.c-d_E.9 values=b.c-d]",
 	} {
-		asks, err := publish.ParseList(list)
-		if got := fmt.Sprint(asks.Outputs); err != nil || got != want {
+		request, err := publish.ParseList(list)
+		if got := fmt.Sprint(request.Outputs); err != nil || got != want {
 			t.Errorf("%q: got %s, error %v, want %s", list, got, err, want)
 		}
 	}
@@ -86,9 +86,9 @@ func repeated(from, to int, text string) []string {
 func TestRead_ReadsWhetherCredentialsMayLeave(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]bool{"true": true, "false": false} {
-		asks, err := publish.Read(map[string]string{contract.AnnotationPublish: "env", contract.AnnotationPublishCredentials: value})
-		if err != nil || asks.Credentials != want || len(asks.Outputs) != 1 {
-			t.Errorf("%s: %+v, %v", value, asks, err)
+		request, err := publish.Read(map[string]string{contract.AnnotationPublish: "env", contract.AnnotationPublishCredentials: value})
+		if err != nil || request.Credentials != want || len(request.Outputs) != 1 {
+			t.Errorf("%s: %+v, %v", value, request, err)
 		}
 	}
 	_, err := publish.Read(map[string]string{contract.AnnotationPublish: "x,env", contract.AnnotationPublishCredentials: "True"})
@@ -96,7 +96,7 @@ func TestRead_ReadsWhetherCredentialsMayLeave(t *testing.T) {
 		found[1].String() != `annotation capi-proxy-patcher.io/publish-credentials: unknown value "True"; use true or false` {
 		t.Errorf("got %v", err)
 	}
-	if asks, err := publish.Read(map[string]string{contract.AnnotationPublishCredentials: ""}); err == nil {
-		t.Errorf("got %+v", asks)
+	if request, err := publish.Read(map[string]string{contract.AnnotationPublishCredentials: ""}); err == nil {
+		t.Errorf("got %+v", request)
 	}
 }
