@@ -73,7 +73,7 @@ func (c *Controller) applyOne(ctx context.Context, p *Pass, o *Reconciled) (out 
 	return out, nil
 }
 
-var errTaken = errors.New("a foreign Secret has its name")
+var errTaken = errors.New("another Secret has taken the name")
 
 // Writer writes bootstrap objects. Its methods can be called concurrently.
 type Writer struct {
@@ -113,7 +113,7 @@ func (w *Writer) Write(ctx context.Context, o Object, decision plan.Decision) (p
 		"removing", change == Removed)
 	answer, err := w.send(ctx, o, decision, nil)
 	if apierrors.IsInvalid(err) {
-		answer, err = w.sendBesideUnknown(ctx, o, decision, err)
+		answer, err = w.sendKeepingUnknown(ctx, o, decision, err)
 	}
 	if err != nil {
 		if client.IgnoreNotFound(err) == nil {
@@ -132,7 +132,8 @@ func (w *Writer) Write(ctx context.Context, o Object, decision plan.Decision) (p
 }
 
 // send sends the edits of a decision, and returns the object that the API server answers, or o if the write is skipped.
-// text is o in JSON; without it, they are refused if they would replace fields that the type of o does not know.
+// text is o in JSON. Without it, the patch is made from the type of o, and the API server refuses it if it would
+// replace fields that the type does not know.
 func (w *Writer) send(ctx context.Context, o Object, decision plan.Decision, text []byte) (
 	kinds.BootstrapObject, error,
 ) {
@@ -154,8 +155,8 @@ func (w *Writer) send(ctx context.Context, o Object, decision plan.Decision, tex
 	return answer, nil
 }
 
-// sendBesideUnknown sends refused edits again, for o as the API server has it.
-func (w *Writer) sendBesideUnknown(ctx context.Context, o Object, decision plan.Decision, refused error) (
+// sendKeepingUnknown sends refused edits again, for o as the API server has it.
+func (w *Writer) sendKeepingUnknown(ctx context.Context, o Object, decision plan.Decision, refused error) (
 	kinds.BootstrapObject, error,
 ) {
 	live := &unstructured.Unstructured{}

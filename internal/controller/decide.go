@@ -121,16 +121,16 @@ func (c *Controller) decideOrphan(ctx context.Context, p *Pass, orphan Object) (
 	if err != nil {
 		return keep, Outcome{}, err
 	}
-	theirs := false
+	otherEnabled := false
 	if user != nil {
 		cluster := &clusterv1.Cluster{}
 		exists, err := c.reader.Get(ctx, p.View.Namespace, user.Cluster, cluster)
 		if err != nil {
 			return keep, Outcome{}, err
 		}
-		theirs = exists && settings.StateOf(cluster.Labels) != settings.Disabled
+		otherEnabled = exists && settings.StateOf(cluster.Labels) != settings.Disabled
 	}
-	if theirs || user == nil && p.View.Enabled {
+	if otherEnabled || user == nil && p.View.Enabled {
 		p.Secrets.Keep(patch.References(orphan.Spec)...)
 		return keep, Outcome{}, nil
 	}
@@ -153,7 +153,7 @@ func (c *Controller) decideObject(ctx context.Context, p *Pass, o Object, want p
 		Running: o.Running, Busy: o.Busy, Rolls: o.RollsNow(c.Now()), Deleted: !o.GetDeletionTimestamp().IsZero(),
 	}
 	switch {
-	case !o.IsTopologyOwned(), p.topology == nil && p.View.Enabled:
+	case !o.IsTopologyOwned(), p.topology == nil && p.View.Enabled: // decided below
 	case p.topology == nil:
 		return one, out, nil
 	case o.IsOfMachine():
@@ -177,12 +177,12 @@ func (c *Controller) decideObject(ctx context.Context, p *Pass, o Object, want p
 	if err != nil {
 		return one, out, err
 	}
-	c.take(p, &one, decision, &out)
+	c.accept(p, &one, decision, &out)
 	return one, out, nil
 }
 
-// take takes over a decision that is to be applied.
-func (c *Controller) take(p *Pass, one *Reconciled, decision plan.Decision, out *Outcome) {
+// accept records a decision that is to be applied, and reports its findings.
+func (c *Controller) accept(p *Pass, one *Reconciled, decision plan.Decision, out *Outcome) {
 	one.Decision, one.outcome, one.applies = decision, decision.Outcome(), true
 	one.Recipe, one.Secret = decision.Recipe, decision.Secret
 	count(c.Rendered, one.outcome)

@@ -36,8 +36,8 @@ type Pass struct {
 
 	// topology is nil for a Cluster without one.
 	topology *Topology
-	// objects are the bootstrap objects in use, late the KubeadmConfigs that missed admission, and orphans the templates
-	// that were patched for the Cluster and that no pool of it uses.
+	// objects are the bootstrap objects in use, late the KubeadmConfigs that were created without the webhook, and orphans
+	// the templates that were patched for the Cluster and that no pool of it uses.
 	objects, late, orphans []Object
 	// missing are findings about objects that are missing or cannot be patched.
 	missing Outcome
@@ -107,8 +107,8 @@ func orphansOf(objects []Object, patched []bootstrapv1.KubeadmConfigTemplate) (o
 	return orphans
 }
 
-// isIdle reports whether there is nothing to take out of a Cluster that is not enabled. It has no condition, and none
-// of what may be left without one: by a process that was killed, by a webhook that patched objects before the first
+// isIdle reports whether a Cluster without the label has nothing of ours. It has no condition, and none of the entries
+// that may be left without one: by a process that was killed, by a webhook that patched objects before the first
 // pass saw them, or by Cluster API, which copies templates as its cache shows them.
 func (p *Pass) isIdle(ctx context.Context) (bool, error) {
 	if _, frozen := settings.FreezeOf(p.Cluster.Annotations); p.View.Enabled || frozen || HasCondition(p.Cluster) ||
@@ -132,8 +132,8 @@ func (p *Pass) isComplete() bool {
 		func(f finding.Finding) bool { return f.Reason == contract.ReasonWaitingForObjects })
 }
 
-// CheckCurrent is called before entries are removed, Machines are replaced or running nodes are restored, see
-// checkCurrent. It asks the API server once a pass.
+// CheckCurrent is called before entries are removed, Machines are replaced or running nodes are restored, see the
+// function CheckCurrent. It asks the API server once a pass.
 func (p *Pass) CheckCurrent(ctx context.Context) error {
 	if p.current {
 		return nil

@@ -291,7 +291,7 @@ func TestWaiting_IsANoteWhileAllNodesHaveTheFiles(t *testing.T) {
 			p := c.newPass(&clusterv1.Cluster{}, settings.Cluster{Enabled: !test.disabled})
 			p.Options.Rollout = test.rollout
 			one, out := Reconciled{Object: NewObject(object, test.kind, true)}, Outcome{}
-			c.take(p, &one, plan.Decision{Findings: []finding.Finding{waits, other}}, &out)
+			c.accept(p, &one, plan.Decision{Findings: []finding.Finding{waits, other}}, &out)
 			out.Find(waiting([]Reconciled{one}, test.behind)...)
 			want := map[string]int{other.Reason: 1, waits.Reason: 1}
 			if test.note {

@@ -52,10 +52,10 @@ func (c *Controller) run(ctx context.Context, cluster *clusterv1.Cluster) (done 
 	}
 	p := c.newPass(cluster, view)
 	if err := p.readOptions(); err != nil && view.Enabled {
-		return c.invalid(ctx, p, err)
+		return c.reportInvalid(ctx, p, err)
 	}
 	if err := c.gather(ctx, p); err != nil {
-		return Result{idle: !view.Enabled}, err
+		return Result{idle: !view.Enabled}, err // without the label there may be no condition to report it in
 	}
 	if idle, err := p.isIdle(ctx); err != nil || idle {
 		return Result{idle: true}, err
@@ -81,9 +81,9 @@ func (c *Controller) run(ctx context.Context, cluster *clusterv1.Cluster) (done 
 	return done, nil
 }
 
-// invalid reports about settings that cannot be read, and about the proxy Secret as far as its name is known.
-func (c *Controller) invalid(ctx context.Context, p *Pass, invalid error) (done Result, err error) {
-	done.Find(finding.Of(invalid)...)
+// reportInvalid reports about settings that cannot be read, and about the proxy Secret as far as its name is known.
+func (c *Controller) reportInvalid(ctx context.Context, p *Pass, cause error) (done Result, err error) {
+	done.Find(finding.Of(cause)...)
 	if p.View.Topology { // its variable may name another Secret
 		return done, nil
 	}
@@ -93,11 +93,11 @@ func (c *Controller) invalid(ctx context.Context, p *Pass, invalid error) (done 
 	return done, err
 }
 
-// follow finds the Machines that are behind, and replaces those that are to be; runs the steps of other packages; and
-// removes what nothing needs any more.
+// follow finds the Machines that are behind, and replaces those that annotation rollout asks to replace; runs the steps
+// of other packages; and deletes the generated Secrets that nothing needs any more.
 func (c *Controller) follow(ctx context.Context, p *Pass, done *Result) error {
 	found, err := c.rollOut(ctx, p, done)
-	if p.View.Enabled { // else which Machines still have the proxy is not news
+	if p.View.Enabled { // after the label is removed, Machines with the proxy are expected
 		done.Join(found)
 	}
 	if err != nil {
@@ -118,7 +118,8 @@ func (c *Controller) follow(ctx context.Context, p *Pass, done *Result) error {
 	return p.Secrets.Clean(ctx)
 }
 
-// conclude reports the result of a pass, or the error that ended it. It is the only place that writes the condition.
+// conclude reports the result of a pass, or the error that ended it. It is the only caller of Reporter.Report and
+// Reporter.Remove, which write the condition.
 func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, done Result, err error) (
 	ctrl.Result, error,
 ) {
@@ -133,7 +134,7 @@ func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, d
 		} else {
 			err = c.reporter.Report(ctx, cluster, done)
 		}
-		done = Result{} // it is reported
+		done = Result{} // it is reported: from here on it has what a failed report adds
 	}
 	switch found := finding.Of(err); {
 	case err == nil:
@@ -152,11 +153,11 @@ func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, d
 	if err = errors.Join(err, client.IgnoreNotFound(c.reporter.Report(ctx, cluster, done))); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: requeue}, nil // what was found before the error wants to be looked at again
+	return ctrl.Result{RequeueAfter: requeue}, nil // as it was asked for before the error
 }
 
 // conflictDelay is when a pass that ended with a write conflict is repeated, if the event of the other write does not
-// come before, or was that of our own record.
+// come before. That of our own contract.AnnotationMachinesBehind never comes.
 const conflictDelay = time.Second
 
 // Preview is the result of a pass that reports nothing.
@@ -167,7 +168,7 @@ type Preview struct {
 	Condition finding.Condition
 }
 
-// Preview runs one pass over a Cluster and reports nothing. Only with a client that does not write, it changes nothing.
+// Preview runs one pass over a Cluster and reports nothing. It writes unless its client discards writes.
 func (c *Controller) Preview(ctx context.Context, cluster *clusterv1.Cluster) (Preview, error) {
 	if !cluster.DeletionTimestamp.IsZero() {
 		return Preview{}, nil
@@ -220,9 +221,9 @@ type Result struct {
 	expires, changed time.Time
 	// summary is the message of the condition if no finding has a reason.
 	summary string
-	// idle reports that there was nothing to do or to report.
+	// idle reports that there is nothing to report, whether the pass has ended with an error or not.
 	idle bool
-	// gone reports that nothing is left to report about the Cluster.
+	// gone reports that the condition is to be removed.
 	gone bool
 }
 
@@ -251,7 +252,7 @@ func (r *Result) summarize(cluster settings.Cluster, unsupported bool) {
 	r.summary = finding.Summary(counted)
 }
 
-// waiting returns the findings about control planes that wait: a note, if all nodes have the files.
+// waiting returns the findings about control planes that wait: a note, if none of their Machines is behind.
 func waiting(objects []Reconciled, behind []status.Group) (found []finding.Finding) {
 	for _, o := range objects {
 		if o.Waits == nil {
@@ -293,8 +294,8 @@ type Outcome struct {
 	Findings []finding.Finding
 	// Warnings are about the settings in use. They are reported after all findings.
 	Warnings []finding.Finding
-	// Keep reports that a condition that is there stays as it is, because the step is about to know more. It makes
-	// another pass itself.
+	// Keep reports that a condition that is there stays as it is, because the step will know more soon. It enqueues the
+	// Cluster then.
 	Keep bool
 	// RequeueAfter is the time after which the next pass is due even if nothing changes, or zero.
 	RequeueAfter time.Duration

@@ -156,12 +156,12 @@ func TestProxiedNodes_AreAWarning(t *testing.T) {
 	}
 }
 
-// TestTake_RecordsTheProxySecret has an object without a change.
-func TestTake_RecordsTheProxySecret(t *testing.T) {
+// TestAccept_RecordsTheProxySecret has an object without a change.
+func TestAccept_RecordsTheProxySecret(t *testing.T) {
 	t.Parallel()
 	c, p := resolved(t)
 	var one Reconciled
-	if c.take(p, &one, plan.Decision{Resolution: p.main}, &Outcome{}); one.Proxy != "team/http-proxy" {
+	if c.accept(p, &one, plan.Decision{Resolution: p.main}, &Outcome{}); one.Proxy != "team/http-proxy" {
 		t.Errorf("the record has %q", one.Proxy)
 	}
 }

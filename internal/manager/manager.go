@@ -221,7 +221,7 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	return nil
 }
 
-// read are the objects that decisions read from the manager's ctrlcache.
+// read are the objects that decisions read from the manager's cache.
 func read(installation settings.Installation) []client.Object {
 	objects := []client.Object{
 		&clusterv1.Cluster{}, &controlplanev1.KubeadmControlPlane{}, &clusterv1.MachineDeployment{}, &clusterv1.MachinePool{},

@@ -40,5 +40,5 @@ func (d decider) copied() (Decision, error) {
 	if left, cannot, err := d.infrastructure(); cannot || err != nil {
 		return left, err
 	}
-	return d.carryOut(Decision{Edits: goal.Edits, Version: recipe.Version}, false)
+	return d.applyOrWait(Decision{Edits: goal.Edits, Version: recipe.Version}, false)
 }

@@ -1,8 +1,11 @@
 package settings
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -14,8 +17,8 @@ import (
 const originsLimit = 256 << 10
 
 // SecretData returns the data of a generated Secret: the files of a node, the URLs that it asks when the files are
-// changed in place, and for people the origin of every NO_PROXY entry, as far as there is room. The limits of package
-// proxyconfig make all of it fit into a Secret.
+// changed in place, and for people the origin of every NO_PROXY entry, as far as there is room. The limits of
+// ParseSecret make all of it fit into a Secret.
 func SecretData(resolution Resolution) (map[string][]byte, error) {
 	data := maps.Clone(resolution.Files)
 	if data == nil {
@@ -55,4 +58,68 @@ func Files(proxy Proxy, noProxy string) (map[string][]byte, error) {
 		data[contract.KeyReadiness] = []byte(strings.Join(endpoints, "\n") + "\n")
 	}
 	return data, err
+}
+
+// GeneratedSecret returns the name of the generated Secret that the nodes of p read.
+func (p Pool) GeneratedSecret(cluster string) string {
+	if p.HasOwnSecret() {
+		return p.ownSecret(cluster)
+	}
+	return GeneratedSecretName(cluster)
+}
+
+// maxPoolName is the length up to which the name of a pool is part of the name of its generated Secret.
+const maxPoolName = 100
+
+// GeneratedSecretName returns the name of the generated Secret of a Cluster.
+func GeneratedSecretName(cluster string) string { return cluster + contract.GeneratedSecretSuffix }
+
+// ownSecret returns the name of the generated Secret of a pool with a proxy Secret of its own:
+// <cluster>.<pool>.<tag>.proxy-files. The tag is md or mp by the kind of the pool, with t before it for a pool of a
+// topology and h after it if a hash replaces a long name. Names of Clusters and pools may have dots, so the tag of a
+// Cluster whose name has dots ends with their number.
+//
+// Two different pools never have the same name, and none has the name of a Cluster's Secret; see GeneratedFor.
+func (p Pool) ownSecret(cluster string) string {
+	tag, name := "md", p.Name
+	if p.Kind == KindMachinePool {
+		tag = "mp"
+	}
+	if p.Topology {
+		tag = "t" + tag
+	}
+	if len(name) > maxPoolName {
+		sum := sha256.Sum256([]byte(name))
+		tag, name = tag+"h", hex.EncodeToString(sum[:])
+	}
+	if dots := strings.Count(cluster, "."); dots > 0 {
+		tag += strconv.Itoa(dots)
+	}
+	return cluster + "." + name + "." + tag + contract.PoolSecretSuffix
+}
+
+// GeneratedFor returns the Cluster to which a generated Secret of this name, its own or a pool's, belongs; "" if it is
+// not such a name. It is the inverse of Pool.GeneratedSecret.
+func GeneratedFor(secret string) string {
+	if cluster, found := strings.CutSuffix(secret, contract.GeneratedSecretSuffix); found {
+		return cluster
+	}
+	rest, found := strings.CutSuffix(secret, contract.PoolSecretSuffix)
+	parts := strings.Split(rest, ".")
+	last := len(parts) - 1
+	kind := strings.TrimRight(parts[last], "0123456789")
+	if !found || !slices.Contains([]string{"md", "mp", "tmd", "tmp", "mdh", "mph", "tmdh", "tmph"}, kind) {
+		return ""
+	}
+	dots := 0
+	if number := strings.TrimPrefix(parts[last], kind); number != "" {
+		var err error
+		if dots, err = strconv.Atoi(number); err != nil || dots == 0 {
+			return ""
+		}
+	}
+	if last < dots+2 { // nothing is left for the pool
+		return ""
+	}
+	return strings.Join(parts[:dots+1], ".")
 }

@@ -23,7 +23,7 @@ const (
 // Row is a finding and its place in the input. Its JSON is an interface: field names do not change.
 type Row struct {
 	Level Level `json:"level"`
-	// Code is one of noproxy.Codes, or a code of packages proxyconfig, intent and resolve.
+	// Code is one of noproxy.Codes, or a code of package settings.
 	Code finding.Code `json:"code"`
 	// File is the name of the input; Document is counted from 1 in it, and so is Line.
 	File     string `json:"file"`
