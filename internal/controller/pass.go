@@ -120,7 +120,7 @@ func (p *Pass) isIdle(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	isRendered := func(secret string) bool { return slices.Contains(rendered, secret) }
-	return !slices.ContainsFunc(slices.Concat(p.objects, p.orphans), func(o Object) bool {
+	return !slices.ContainsFunc(slices.Concat(p.objects, p.late, p.orphans), func(o Object) bool {
 		return plan.IsPausedByUs(o.GetAnnotations()) ||
 			patch.IsPatched(o.Spec) && !o.IsTopologyOwned() && !slices.ContainsFunc(patch.References(o.Spec), isRendered)
 	}), nil

@@ -106,6 +106,37 @@ func TestIsIdle_NotWhileNodesAreRestored(t *testing.T) {
 	}
 }
 
+// TestIsIdle_NotWhileACopyHasTheProxy has no condition, and a copy of a template from before the label was removed.
+func TestIsIdle_NotWhileACopyHasTheProxy(t *testing.T) {
+	t.Parallel()
+	rendered := generated("one-proxy-files")
+	for name, test := range map[string]struct {
+		// secret is the Secret that the copy refers to.
+		secret  string
+		objects []client.Object
+		idle    bool
+	}{
+		"a copy without it":             {"", nil, true},
+		"one with it":                   {rendered.Name, nil, false},
+		"one with a Secret of render's": {rendered.Name, []client.Object{rendered}, true},
+	} {
+		config := configOf("m")
+		if config.Status.DataSecretName = ""; test.secret != "" {
+			config.Spec = referring(test.secret)
+		}
+		s, writer := show(t, append(test.objects, config)...)
+		c := &Controller{reader: Reader{Client: s}, writer: writer}
+		cluster := &clusterv1.Cluster{ObjectMeta: named("one")}
+		p := c.newPass(cluster, settings.ClusterOf(cluster))
+		if err := c.gather(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if idle, err := p.isIdle(t.Context()); err != nil || idle != test.idle {
+			t.Errorf("%s: idle %v, error %v", name, idle, err)
+		}
+	}
+}
+
 // TestConclude_RepeatsAPassAfterAConflict must not wait for an event: that of our own record, for example, brings none.
 func TestConclude_RepeatsAPassAfterAConflict(t *testing.T) {
 	t.Parallel()
