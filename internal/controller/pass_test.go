@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,6 +30,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // apiServer stores every patch as version 10.
@@ -134,6 +137,38 @@ func TestIsIdle_NotWhileACopyHasTheProxy(t *testing.T) {
 		if idle, err := p.isIdle(t.Context()); err != nil || idle != test.idle {
 			t.Errorf("%s: idle %v, error %v", name, idle, err)
 		}
+	}
+}
+
+// noKinds is an API server that cannot say which kinds it has.
+type noKinds struct{ meta.RESTMapper }
+
+func (noKinds) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
+	return nil, errRefused
+}
+
+// TestRun_WritesWhatComesBeforeAnError has a control plane, and a pool whose machine template cannot be read.
+func TestRun_WritesWhatComesBeforeAnError(t *testing.T) {
+	t.Parallel()
+	cluster := &clusterv1.Cluster{ObjectMeta: named("one", contract.LabelEnabled, contract.LabelEnabledValue)}
+	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "cp.example.com", Port: 6443}
+	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{Kind: plan.KindControlPlane, Name: "cp"}
+	s, _ := show(t, cluster, &controlplanev1.KubeadmControlPlane{ObjectMeta: named("cp")},
+		&bootstrapv1.KubeadmConfigTemplate{ObjectMeta: named("t")}, poolOf("a", plan.KindTemplate, "t"))
+	c, err := New(Config{
+		Client: s, Live: s, Recorder: events.NewFakeRecorder(10), Now: noon,
+		Memory: &world.Memory{Secrets: proxySecrets{"http-proxy"}, Mapper: noKinds{}, Now: noon},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Preview(t.Context(), cluster)
+	var writes []string
+	for _, write := range s.writes {
+		writes = append(writes, strings.Join(strings.Fields(write)[:2], " "))
+	}
+	if want := []string{"create one-proxy-files", "patch cp"}; !errors.Is(err, errRefused) || !slices.Equal(writes, want) {
+		t.Errorf("writes %q, error %v", writes, err)
 	}
 }
 

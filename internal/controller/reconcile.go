@@ -60,10 +60,8 @@ func (c *Controller) run(ctx context.Context, cluster *clusterv1.Cluster) (done 
 	if idle, err := p.isIdle(ctx); err != nil || idle {
 		return Result{idle: true}, err
 	}
-	if err := c.decide(ctx, p, &done); err != nil {
-		return done, err
-	}
-	if err := c.apply(ctx, p, &done); err != nil {
+	// What is decided before an error is applied: a pool that cannot be looked at does not hold up the others.
+	if err := errors.Join(c.decide(ctx, p, &done), c.apply(ctx, p, &done)); err != nil {
 		return done, err
 	}
 	if err := c.follow(ctx, p, &done); err != nil {
