@@ -107,6 +107,26 @@ func TestEnsure_WritesWhatDiffers(t *testing.T) {
 	}
 }
 
+// TestEnsure_KnowsWhatAnotherManagerKeeps in a Secret that three passes have updated: the fourth is skipped.
+func TestEnsure_KnowsWhatAnotherManagerKeeps(t *testing.T) {
+	t.Parallel()
+	name, cluster := settings.GeneratedSecretName("one"), &clusterv1.Cluster{ObjectMeta: named("one")}
+	theirs := generated(name)
+	theirs.Data[contract.KeyProxyEnv] = []byte("theirs")
+	s, writer := show(t, theirs)
+	reader, view, ctx := Reader{Client: s}, settings.ClusterOf(cluster), writer.Client.ForCluster(t.Context(), cluster)
+	for pass, updated := range []bool{true, true, true, false} {
+		secrets := NewSecrets(writer, reader, noon, cluster, view, reader.Configs(view))
+		if _, err := secrets.Ensure(ctx, name, complete(t)); err != nil {
+			t.Fatal(err)
+		}
+		known, err := secrets.Read(ctx, name)
+		if err != nil || known.UID == "" || ChangedAt(known).Equal(noon()) != updated {
+			t.Errorf("pass %d: version %s, changed at %s, error %v", pass, known.UID, ChangedAt(known), err)
+		}
+	}
+}
+
 // TestEnsure_FindsANameThatIsTaken has a Secret of somebody else that only the API server knows.
 func TestEnsure_FindsANameThatIsTaken(t *testing.T) {
 	t.Parallel()

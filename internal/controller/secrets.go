@@ -166,10 +166,6 @@ func (s *Secrets) write(ctx context.Context, name string,
 		if err != nil {
 			return out, fmt.Errorf("creating Secret %s: %w", klog.KObj(desired), err)
 		}
-		if desired.UID == "" {
-			return out, nil // contested
-		}
-		s.known[name], current = desired, desired
 	case current.Labels[contract.LabelGenerated] != s.cluster.Name:
 		return out, CacheBehind("Secret", current) // it was ours when the name was checked
 	case !sameSecret(current, desired):
@@ -181,9 +177,14 @@ func (s *Secrets) write(ctx context.Context, name string,
 		if err := s.replaceSecret(ctx, current, desired); err != nil {
 			return out, err
 		}
-		s.known[name], current = desired, desired
+	default:
+		return out, s.nudge(ctx, current)
 	}
-	return out, s.nudge(ctx, current)
+	if desired.UID == "" {
+		return out, nil // contested
+	}
+	s.known[name] = desired
+	return out, s.nudge(ctx, desired)
 }
 
 // replaceSecret updates a generated Secret to desired. An immutable one is deleted and recreated.

@@ -75,6 +75,10 @@ func (s *shown) Create(_ context.Context, object client.Object, _ ...client.Crea
 }
 
 func (s *shown) Update(_ context.Context, object client.Object, _ ...client.UpdateOption) error {
+	if s.refusal == nil {
+		object.SetUID("uid")
+		object.SetResourceVersion("8")
+	}
 	return s.record("update " + object.GetName())
 }
 

@@ -115,7 +115,9 @@ func (s *server) funcs() interceptor.Funcs {
 			return s.of(ctx, c, o, (&client.CreateOptions{}).ApplyOptions(options).DryRun).Create(ctx, o)
 		},
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
-			return s.of(ctx, c, o, (&client.UpdateOptions{}).ApplyOptions(options).DryRun).Update(ctx, o)
+			err := s.of(ctx, c, o, (&client.UpdateOptions{}).ApplyOptions(options).DryRun).Update(ctx, o)
+			o.SetUID(types.UID(o.GetName())) // as an API server does
+			return err
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
 			return s.of(ctx, c, o, (&client.DeleteOptions{}).ApplyOptions(options).DryRun).Delete(ctx, o)
