@@ -18,7 +18,7 @@ import (
 // TestCacheOptions_SelectSecretsByTheirLabel has a manager for one namespace, whose installation-wide Secret is in another.
 func TestCacheOptions_SelectSecretsByTheirLabel(t *testing.T) {
 	t.Parallel()
-	for namespace, want := range map[string][]string{"": nil, "team": {"operators", "team"}} {
+	for namespace, want := range map[string][]string{"": nil, "team": {"operators", "team"}, "operators": {"operators"}} {
 		options, err := CacheOptions(namespace, "operators", time.Minute)
 		if err != nil {
 			t.Fatal(err)
@@ -33,6 +33,15 @@ func TestCacheOptions_SelectSecretsByTheirLabel(t *testing.T) {
 			if !by.Label.Matches(labels.Set(settings.SecretLabels(settings.Cluster{Name: "one"}))) ||
 				!by.Label.Matches(labels.Set{contract.LabelProxySecret: ""}) || by.Label.Matches(labels.Set{"other": ""}) {
 				t.Errorf("selector %s", by.Label)
+			}
+			// A pass over a Cluster of the other namespace would fail, as its Cluster is not cached.
+			if other := by.Namespaces["operators"].LabelSelector; namespace == "team" && (other == nil ||
+				other.Matches(labels.Set(settings.SecretLabels(settings.Cluster{Name: "one"}))) ||
+				!other.Matches(labels.Set{contract.LabelProxySecret: ""}) || other.Matches(labels.Set{"other": ""})) {
+				t.Errorf("selector of the installation-wide Secret %s", other)
+			}
+			if own := by.Namespaces[namespace].LabelSelector; own != nil {
+				t.Errorf("selector of namespace %q: %s", namespace, own)
 			}
 		}
 	}
