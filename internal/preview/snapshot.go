@@ -58,7 +58,7 @@ func (s *snapshot) of(ctx context.Context, object runtime.Object, namespace stri
 	list, known := s.lists[kind]
 	switch {
 	case !known || namespace != "" && namespace != s.namespace:
-		return s.changed.Client, nil
+		return s.changed, nil
 	case list == nil:
 		return s.cached, nil
 	}

@@ -43,7 +43,9 @@ func TestSnapshot_ListsAKindOnceAndShowsChanges(t *testing.T) {
 			return c.List(ctx, list, options...)
 		},
 	}).Build()
-	r, err := newSnapshot(t.Context(), api, "ns", cluster("new"))
+	installation := secret("operators", "elsewhere")
+	installation.Data = map[string][]byte{contract.KeyHTTPProxy: []byte("new")}
+	r, err := newSnapshot(t.Context(), api, "ns", cluster("new"), installation)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +66,11 @@ func TestSnapshot_ListsAKindOnceAndShowsChanges(t *testing.T) {
 		if err := r.Get(t.Context(), key, &corev1.Secret{}); (err == nil) != want {
 			t.Errorf("%s is there: %t, want %t: %v", key, err == nil, want, err)
 		}
+	}
+	shown := &corev1.Secret{}
+	if err := r.Get(t.Context(), client.ObjectKeyFromObject(installation), shown); err != nil ||
+		string(shown.Data[contract.KeyHTTPProxy]) != "new" {
+		t.Errorf("a changed Secret of another namespace has %q: %v", shown.Data, err)
 	}
 	live := &clusterv1.Cluster{}
 	if err := r.changed.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "prod"}, live); err != nil ||
