@@ -64,7 +64,7 @@ func (c *Controller) newPass(cluster *clusterv1.Cluster, view settings.Cluster) 
 // proxy of a Cluster without the label is removed, whatever they say.
 func (p *Pass) readOptions() (err error) {
 	if p.topology == nil || !p.View.Enabled {
-		if p.Options, err = settings.ParseOptions(p.View.Annotations); err != nil {
+		if p.Options, err = settings.ParseOptions(p.View.Annotations); err != nil && !p.View.Enabled {
 			p.Options = settings.Options{Rollout: contract.RolloutOnNextRollout}
 		}
 		return err

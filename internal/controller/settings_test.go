@@ -179,6 +179,20 @@ func TestReadOptions_OfATopologyAreChecked(t *testing.T) {
 	}
 }
 
+// TestInvalid_AsksWithTheOptionsThatCanBeRead has a Cluster without an endpoint, which its NO_PROXY does not need.
+func TestInvalid_AsksWithTheOptionsThatCanBeRead(t *testing.T) {
+	t.Parallel()
+	var counted []string
+	c, p := settingsPass(&counted)
+	p.View.EndpointHost, p.View.Annotations = "", map[string]string{
+		contract.AnnotationRollout: "never", contract.AnnotationNoProxyGroups: "-endpoint",
+	}
+	done, err := c.invalid(t.Context(), p, p.readOptions())
+	if err != nil || len(done.Findings) != 1 || done.Findings[0].Reason != contract.ReasonInvalidSettings {
+		t.Errorf("findings %+v, error %v", done.Findings, err)
+	}
+}
+
 func TestNew_NeedsAllThatItUses(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*Config){
