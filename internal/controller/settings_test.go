@@ -187,7 +187,7 @@ func TestInvalid_AsksWithTheOptionsThatCanBeRead(t *testing.T) {
 	p.View.EndpointHost, p.View.Annotations = "", map[string]string{
 		contract.AnnotationRollout: "never", contract.AnnotationNoProxyGroups: "-endpoint",
 	}
-	done, err := c.invalid(t.Context(), p, p.readOptions())
+	done, err := c.reportInvalid(t.Context(), p, p.readOptions())
 	if err != nil || len(done.Findings) != 1 || done.Findings[0].Reason != contract.ReasonInvalidSettings {
 		t.Errorf("findings %+v, error %v", done.Findings, err)
 	}
