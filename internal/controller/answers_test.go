@@ -104,7 +104,7 @@ func (s *stored) ensure(recipe patch.Recipe) {
 // keep removes entries of the user from the lists and leaves managed ones, like a write without webhooks.
 func (s *stored) keep(which func() bool) {
 	s.Helper()
-	spec := plan.Locate(s.read().Kind, s.object)
+	spec := api.Locate(s.read().Kind, s.object)
 	for _, list := range []patch.List{patch.ListFiles, patch.ListPre, patch.ListPost} {
 		entries, _ := spec[string(list)].([]any)
 		entries = slices.DeleteFunc(entries, func(entry any) bool {

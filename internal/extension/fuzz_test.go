@@ -13,6 +13,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
@@ -83,12 +84,12 @@ func FuzzGenerate(f *testing.F) {
 		if again := ask(patched); again != nil {
 			t.Fatalf("a second call patches %s with %s", patched, again)
 		}
-		before := plan.Locate(plan.KindTemplate, o)
+		before := api.Locate(plan.KindTemplate, o)
 		var p map[string]any
 		if err := json.Unmarshal(patched, &p); err != nil {
 			t.Fatal(err)
 		}
-		after := plan.Locate(plan.KindTemplate, p)
+		after := api.Locate(plan.KindTemplate, p)
 		if diff := cmp.Diff(patch.Own(before), patch.Own(after), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("(-before +after):\n%s", diff)
 		}

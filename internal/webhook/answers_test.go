@@ -83,7 +83,7 @@ func encode(t *testing.T, value any) []byte {
 
 // spec returns the bootstrap spec of an object.
 func (u *user) spec(object map[string]any) patch.Spec {
-	spec := plan.Locate(u.kind, object)
+	spec := api.Locate(u.kind, object)
 	return api.Spec(spec)
 }
 
@@ -91,7 +91,7 @@ func (u *user) spec(object map[string]any) patch.Spec {
 func (u *user) without(object map[string]any, lists ...patch.List) map[string]any {
 	u.Helper()
 	copied := decodeText(u.T, string(encode(u.T, object)))
-	spec := plan.Locate(u.kind, copied)
+	spec := api.Locate(u.kind, copied)
 	for _, list := range lists {
 		delete(spec, string(list))
 	}

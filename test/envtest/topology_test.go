@@ -154,7 +154,7 @@ func topologyWrites(t *testing.T, o client.Object, options ...patch.Options) {
 	if len(edits) == 0 {
 		return
 	}
-	data, err := json.Marshal(patch.Operations(patch.Location{Parents: plan.Parents(kind)}, spec, edits))
+	data, err := json.Marshal(patch.Operations(patch.Location{Parents: api.Parents(kind)}, spec, edits))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,16 +1,14 @@
-package plan
+package api
 
-import (
-	"path"
-)
+import "path"
 
 // Parents returns the JSON pointers from the outermost object to the bootstrap spec of an object of a kind, as
 // patch.Location has them.
 func Parents(kind string) []string {
 	switch kind {
-	case KindControlPlane:
+	case "KubeadmControlPlane":
 		return []string{"/spec", "/spec/kubeadmConfigSpec"}
-	case KindTemplate:
+	case "KubeadmConfigTemplate":
 		return []string{"/spec", "/spec/template", "/spec/template/spec"}
 	default:
 		return []string{"/spec"}
