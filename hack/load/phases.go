@@ -59,7 +59,7 @@ func (w *world) configure(ctx context.Context) error {
 		w.figures.add("new:   "+kind+" a Cluster", kinds[kind]/w.n())
 	}
 	w.figures.bounded("new: reconciles a Cluster", m.reconciles/w.n(), 2.5)
-	w.figures.bounded("new: resident memory, MiB", m.residentMiB, 150)
+	w.figures.bounded("new: resident memory, MiB", m.residentMiB, 200)
 	return nil
 }
 
@@ -89,7 +89,7 @@ func (w *world) change(ctx context.Context) error {
 	}
 	w.changed = requests[len(requests)-1].Answered.Sub(began)
 	w.figures.add("one Secret for all: requests a Cluster", float64(len(requests))/w.n())
-	w.figures.bounded("one Secret for all: resident memory, MiB", m.residentMiB, 150)
+	w.figures.bounded("one Secret for all: resident memory, MiB", m.residentMiB, 200)
 	w.stop()
 	return nil
 }
@@ -111,7 +111,7 @@ func (w *world) restart(ctx context.Context) error {
 	reads := slices.DeleteFunc(slices.Clone(requests), mgmt.Request.IsWrite)
 	w.figures.bounded("restart: writes", float64(len(requests)-len(reads)), 0)
 	w.figures.add("restart: reads", float64(len(reads)))
-	w.figures.bounded("restart: resident memory, MiB", m.residentMiB, 150)
+	w.figures.bounded("restart: resident memory, MiB", m.residentMiB, 200)
 	return nil
 }
 
