@@ -8,7 +8,7 @@ MAKEFLAGS += --no-builtin-rules
 
 MODULE := github.com/capi-proxy-patcher/capi-proxy-patcher
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-LDFLAGS := -s -w -X $(MODULE)/internal/contract.release=$(VERSION)
+LDFLAGS := -s -w -X $(MODULE)/internal/core/contract.release=$(VERSION)
 
 # Programs, tools and tests are compiled alike, so that an empty build cache is filled once.
 GO_ENV := $(shell env -u CGO_ENABLED go env CGO_ENABLED GOOS GOARCH)
@@ -18,7 +18,7 @@ export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
 TOOL := go tool -modfile='$(CURDIR)/go.tools.mod'
 # The tests that compare tables of docs/ with the program.
 TABLES = go test $(TEST_FLAGS) -count=1 -p 1 -run '^TestTables_' $$(grep -rl --include='*_test.go' 'tables.Table{' internal | xargs -n 1 dirname | sort -u | sed 's|^|./|')
-GENERATE := $(TOOL) controller-gen rbac:roleName=manager-role webhook paths=./internal/controller/... paths=./internal/webhook/...
+GENERATE := $(TOOL) controller-gen rbac:roleName=manager-role webhook paths=./internal/core/controller/... paths=./internal/core/webhook/...
 
 # Tests that need a cluster, a node or time of their own are below test/, all others are unit tests.
 UNIT_PACKAGES = $$(go list ./... | grep -v '/test/')
@@ -61,7 +61,7 @@ all: generate test build ## Generate, lint, test and build.
 
 .PHONY: build
 build: ## Build bin/capi-proxy-patcher, a static binary.
-	go build -ldflags "$(LDFLAGS) -X $(MODULE)/internal/contract.commit=$(REVISION)" -o bin/capi-proxy-patcher ./cmd/capi-proxy-patcher
+	go build -ldflags "$(LDFLAGS) -X $(MODULE)/internal/core/contract.commit=$(REVISION)" -o bin/capi-proxy-patcher ./cmd/capi-proxy-patcher
 
 # What image and release say of themselves; nothing else of this machine or day is in them. PUSH=1 needs an IMAGE with a
 # registry and a tag.
@@ -73,7 +73,7 @@ BUILD_IMAGE = VERSION='$(VERSION)' REVISION="$(REVISION)" CREATED="$(COMMITTED)"
 # The command line for users, on these platforms, and where krew will find it.
 PROGRAMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 DOWNLOADS ?= https://$(MODULE)/releases/download/$(VERSION)
-BUILD_PROGRAM = env -u GOEXPERIMENT CGO_ENABLED=0 GOFLAGS= GOAMD64=v1 GOARM64=v8.0 GOFIPS140=off GOWORK=off go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS) -X $(MODULE)/internal/contract.commit=$(REVISION)"
+BUILD_PROGRAM = env -u GOEXPERIMENT CGO_ENABLED=0 GOFLAGS= GOAMD64=v1 GOARM64=v8.0 GOFIPS140=off GOWORK=off go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS) -X $(MODULE)/internal/core/contract.commit=$(REVISION)"
 
 # Where a release is written, and the repository that its manifests name.
 RELEASE_OUT ?= $(CURDIR)/out/release
@@ -217,7 +217,7 @@ MODEL_STEPS ?= 10000000
 MODEL_SEED ?= 1
 .PHONY: test-model
 test-model: ## Run MODEL_STEPS random operations against the product and a model of it, from MODEL_SEED on.
-	$(WITHOUT_PROXY) go test $(TEST_FLAGS) -count=1 -timeout 24h -run '^TestModel_Of[^C]|^TestModel_OfController' ./internal/plan ./test/model -args -model.steps=$(MODEL_STEPS) -model.seed=$(MODEL_SEED)
+	$(WITHOUT_PROXY) go test $(TEST_FLAGS) -count=1 -timeout 24h -run '^TestModel_Of[^C]|^TestModel_OfController' ./internal/core/plan ./test/model -args -model.steps=$(MODEL_STEPS) -model.seed=$(MODEL_SEED)
 	$(WITHOUT_PROXY) go test $(TEST_FLAGS) -count=1 -timeout 24h -run '^TestModel_OfCrashes' ./test/model -args -model.steps=$$(($(MODEL_STEPS) / 1000)) -model.seed=$(MODEL_SEED)
 
 .PHONY: test-node
@@ -286,7 +286,7 @@ CLUSTERS ?= 1000
 bench-scale: build ## Measure with CLUSTERS (1000) Clusters on an API server of its own, and hooks and render, against their bounds.
 	@assets=$$(hack/kube-assets.sh); go build -o bin/load ./hack/load; status=0; \
 	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" bin/load -clusters $(CLUSTERS) || status=1; \
-	go test $(TEST_FLAGS) -p 1 -run '^$$' -bench '^Benchmark(GeneratePatches|Render)$$' $(if $(filter-out 1000,$(CLUSTERS)),-short) ./internal/extension ./hack/load || status=1; exit $$status
+	go test $(TEST_FLAGS) -p 1 -run '^$$' -bench '^Benchmark(GeneratePatches|Render)$$' $(if $(filter-out 1000,$(CLUSTERS)),-short) ./internal/core/hooks ./hack/load || status=1; exit $$status
 
 .PHONY: bench-check
 bench-check: ## The same with 60 Clusters, which takes two minutes.

@@ -18,14 +18,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/explain"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/explain/match"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
 )
 
 const (

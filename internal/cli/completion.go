@@ -12,7 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/explain/match"
 )
 
 // complete offers values for a flag in completions of a shell.

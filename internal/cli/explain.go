@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/explain"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/explain/match"
 )
 
 // exitProxied is the status if a client of --fail-on does not reach a destination of the Cluster directly.

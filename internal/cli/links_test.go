@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 )
 
 // TestTexts_LinkTheSections has manifests with findings of each sort. Texts end with the same links as check; what is

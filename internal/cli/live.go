@@ -22,10 +22,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
 )
 
 // fromAPI finds the Cluster in a management cluster. It reads the Cluster, the pool and the candidates for the proxy

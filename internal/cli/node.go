@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace/agent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace/node"
 )
 
 // exitLeft says that a node is neither as it was nor as it should be.

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/preview"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/manager"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/preview"
 )
 
 type planOptions struct {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace/agent"
 )
 
 // maxAnswers is how much a kubelet takes as the message of a container that has ended, in bytes.

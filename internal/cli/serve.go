@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/manager"
 )
 
 func newManager(streams Streams) *cobra.Command {

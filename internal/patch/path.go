@@ -4,7 +4,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 )
 
 // IsManagedPath reports whether a file at p may be a managed one, so that its content says whose it is.

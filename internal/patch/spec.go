@@ -9,7 +9,7 @@ package patch
 import (
 	"strings"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 )
 
 // SecretKey refers to one key of a Secret in the namespace of the bootstrap object.

@@ -3,8 +3,8 @@ package publish
 import (
 	"fmt"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 )
 
 // Nodes are the files of running nodes. Its argument is the name of a generated Secret. contract.AnnotationPublish

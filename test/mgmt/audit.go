@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 )
 
 // Request is a request that an API server answered, from its audit log.

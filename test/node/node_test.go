@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/machine"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/rootfs"

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
 )
 
 // discarding is a client that reads from memory and discards what is written.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 )
 
 // Dig returns the mapping at a path, nil if there is none.

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/settings"
 )
 
 func TestWorkload_HasWhatIsDeliveredOnly(t *testing.T) {

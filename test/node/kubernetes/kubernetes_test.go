@@ -8,7 +8,7 @@ package kubernetes_test
 import (
 	"testing"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/lab"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/machine"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/report"

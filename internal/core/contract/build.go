@@ -1,0 +1,54 @@
+package contract
+
+import (
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
+
+// release and commit are set by the linker: -X
+// github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract.release=v1.2.3. A commit that ends in -dirty has
+// changes. Without it the commit is the one that Go has recorded.
+//
+//nolint:gochecknoglobals // the linker can set nothing else
+var release, commit string
+
+// Build identifies this program.
+type Build struct {
+	// Version is the release, else the version that the Go module system recorded.
+	Version string `json:"version"`
+	// Commit is the commit of the source, and Modified that the source differs from it; empty if that is not recorded.
+	Commit   string `json:"commit,omitempty"`
+	Modified bool   `json:"modified,omitempty"`
+	// Go is the version of Go, Platform the operating system and architecture.
+	Go       string `json:"goVersion"`
+	Platform string `json:"platform"`
+}
+
+// CurrentBuild returns the Build that runs.
+func CurrentBuild() Build {
+	info := Build{Version: release, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if build, ok := debug.ReadBuildInfo(); ok {
+		if info.Version == "" {
+			info.Version = build.Main.Version
+		}
+		for _, setting := range build.Settings {
+			switch setting.Key {
+			case "vcs.revision":
+				info.Commit = setting.Value
+			case "vcs.modified":
+				info.Modified = setting.Value == "true"
+			}
+		}
+	}
+	if commit != "" {
+		info.Commit, info.Modified = strings.CutSuffix(commit, "-dirty")
+	}
+	if info.Version == "" {
+		info.Version = "(devel)"
+	}
+	return info
+}
+
+// String returns the version, the version of Go and the platform.
+func (b Build) String() string { return b.Version + " " + b.Go + " " + b.Platform }

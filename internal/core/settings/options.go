@@ -1,0 +1,86 @@
+package settings
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/noproxy"
+)
+
+// Options are the choices in annotations of a Cluster and, if it has a ClusterClass, in its variable.
+type Options struct {
+	Rollout string
+	Targets []contract.Target
+	// TargetsIn is the place where Targets are set if it is not the annotation, see patch.Options.
+	TargetsIn  string
+	OmitGroups []noproxy.Group
+	// NoProxy is the list in the variable, one entry per line. Empty for a Cluster without one.
+	NoProxy string
+	// MaxUnavailable is how many nodes of a pool contract.RolloutInPlace changes at a time, as a number or percentage.
+	MaxUnavailable string
+}
+
+// ParseOptions reads the annotations of a Cluster. Its error is finding.Errors, one for each unusable annotation.
+func ParseOptions(annotations map[string]string) (Options, error) {
+	var found finding.Errors
+	options := Options{
+		Rollout:        contract.RolloutOnNextRollout,
+		Targets:        contract.Targets(),
+		MaxUnavailable: contract.InPlaceMaxUnavailableDefault,
+	}
+	if value, given := annotations[contract.AnnotationRollout]; given {
+		known := []string{contract.RolloutOnNextRollout, contract.RolloutImmediate, contract.RolloutInPlace}
+		if options.Rollout = value; !slices.Contains(known, value) {
+			found = append(found, badAnnotation(finding.Annotation(contract.AnnotationRollout),
+				fmt.Sprintf("unknown value %q", value), "use OnNextRollout, Immediate or InPlace")...)
+		}
+	}
+	if value, given := annotations[contract.AnnotationInPlaceMaxUnavailable]; given {
+		if options.MaxUnavailable = value; !maxUnavailable.MatchString(value) {
+			found = append(found, badAnnotation(finding.Annotation(contract.AnnotationInPlaceMaxUnavailable),
+				fmt.Sprintf("%q is neither a positive number nor a percentage from 1%% to 100%%", finding.Cut(value, 253)),
+				"write for example 1 or 10%")...)
+		}
+	}
+	if value, given := annotations[contract.AnnotationTargets]; given {
+		targets, bad := parseTargets(value)
+		found = append(found, bad...)
+		options.Targets = targets
+	}
+	if value, given := annotations[contract.AnnotationNoProxyGroups]; given {
+		groups, err := noproxy.ParseOmittedGroups(value)
+		if err != nil {
+			found = append(found, badAnnotation(finding.Annotation(contract.AnnotationNoProxyGroups), err.Error(), "")...)
+		}
+		options.OmitGroups = groups
+	}
+	return options, found.Err()
+}
+
+// maxUnavailable is a number from 1 to 999,999 or a percentage from 1% to 100%.
+var maxUnavailable = regexp.MustCompile(`^([1-9][0-9]{0,5}|([1-9][0-9]?|100)%)$`)
+
+// parseTargets reads a comma-separated subset of contract.Targets and returns it in their order.
+func parseTargets(value string) ([]contract.Target, finding.Errors) {
+	known := contract.AllTargets()
+	chosen := map[contract.Target]bool{}
+	for position, item := range strings.Split(value, ",") {
+		target := contract.Target(strings.TrimSpace(item))
+		if !slices.Contains(known, target) {
+			return nil, badAnnotation(finding.Annotation(contract.AnnotationTargets),
+				fmt.Sprintf("entry %d, %q, is not a target", position+1, target),
+				"use a list of containerd, kubelet, commands, trust, static-pods")
+		}
+		chosen[target] = true
+	}
+	return slices.DeleteFunc(known, func(t contract.Target) bool { return !chosen[t] }), nil
+}
+
+// badAnnotation reports why an annotation is unusable and, unless advice is empty, what to write instead.
+func badAnnotation(annotation finding.Place, message, advice string) finding.Errors {
+	return finding.Errors{finding.Rejection(CodeBadAnnotation, annotation, message, advice)}
+}

@@ -1,0 +1,162 @@
+package status
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
+)
+
+// State compares Machines with the configuration.
+type State string
+
+// The states.
+const (
+	// UpToDate: no Machine is behind.
+	UpToDate State = "UpToDate"
+	// MachinesBehind: some are.
+	MachinesBehind State = "Behind"
+	// Unknown: the controller has not compared them with a configuration that can be used.
+	Unknown State = "Unknown"
+	// NotPatched: the control plane is of a kind that is not patched.
+	NotPatched State = "NotPatched"
+)
+
+// Machines is the state of the Machines of a control plane, or of all pools.
+type Machines struct {
+	State  State `json:"state"`
+	Behind int   `json:"behind"`
+}
+
+// Row is the status of one Cluster.
+type Row struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Secret is the proxy Secret in use as namespace/name, or the one that the Cluster names, or "".
+	Secret       string   `json:"secret,omitempty"`
+	ControlPlane Machines `json:"controlPlane"`
+	Pools        Machines `json:"pools"`
+	// Behind are the groups of Machines that are behind. One without a name is all that had no room in the record.
+	Behind []Behind `json:"behind,omitempty"`
+	// Oldest is when the oldest Machine that is behind was created, nil if none is.
+	Oldest *time.Time `json:"oldest,omitempty"`
+	// Status, Reason and Message are those of the condition. They are "" before the first pass of the controller.
+	Status  string `json:"status,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Published is the reason of condition ProxyPublished, "" without one.
+	Published string `json:"published,omitempty"`
+	// Paused reports whether the Cluster is paused.
+	Paused bool `json:"paused,omitempty"`
+	// Warning is the code of the first warning about NO_PROXY.
+	Warning string `json:"warning,omitempty"`
+}
+
+// IsBehind reports whether Machines are behind.
+func (r Row) IsBehind() bool { return len(r.Behind) > 0 }
+
+// IsCurrent reports whether the controller has compared all Machines, and none was behind.
+func (r Row) IsCurrent() bool {
+	return !r.IsBehind() && r.Pools.State == UpToDate &&
+		(r.ControlPlane.State == UpToDate || r.ControlPlane.State == NotPatched)
+}
+
+// IsTrue reports whether the condition is True.
+func (r Row) IsTrue() bool { return r.Status == string(metav1.ConditionTrue) }
+
+// IsInPlace reports whether the condition is about an update in place. The controller alone connects to workload
+// clusters.
+func (r Row) IsInPlace() bool {
+	return isInPlace(r.Reason)
+}
+
+// IsKnown reports whether a pass that reports a condition has compared all Machines that are patched with settings that
+// can be used.
+func IsKnown(status, reason string) bool {
+	return status == string(metav1.ConditionTrue) || reason == contract.ReasonWaitingForRollout ||
+		reason == contract.ReasonRemovalWaiting || isInPlace(reason)
+}
+
+func isInPlace(reason string) bool {
+	return reason == contract.ReasonInPlaceProgressing || reason == contract.ReasonInPlaceFailed ||
+		reason == contract.ReasonInPlaceUnknown
+}
+
+// Rows returns the rows of Clusters by namespace and name. generated are the generated Secrets, of which only the
+// metadata is read, or nil if they are not known.
+func Rows(clusters []clusterv1.Cluster, generated []metav1.PartialObjectMetadata) []Row {
+	type key struct{ namespace, name string }
+	secrets := make(map[key]map[string]string, len(generated))
+	for i := range generated {
+		secrets[key{generated[i].Namespace, generated[i].Name}] = generated[i].Annotations
+	}
+	rows := make([]Row, len(clusters))
+	for i := range clusters {
+		rows[i] = RowOf(&clusters[i],
+			secrets[key{clusters[i].Namespace, settings.GeneratedSecretName(clusters[i].Name)}])
+	}
+	slices.SortFunc(rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return rows
+}
+
+// RowOf returns the row of a Cluster. generated are the annotations of its generated Secret, nil if it has none or they
+// are not known.
+func RowOf(cluster *clusterv1.Cluster, generated map[string]string) Row {
+	asks, _ := settings.Of(cluster) // what cannot be read is in the condition
+	view := asks.ApplyTo(settings.ClusterOf(cluster))
+	row := Row{Namespace: cluster.Namespace, Name: cluster.Name, Paused: view.Paused}
+	row.Secret = generated[contract.AnnotationSource]
+	if named := view.Annotations[contract.AnnotationSecret]; row.Secret == "" && named != "" {
+		row.Secret = cluster.Namespace + "/" + named
+	}
+	row.Warning, _, _ = strings.Cut(generated[contract.AnnotationWarnings], ",")
+	for _, condition := range cluster.Status.Conditions {
+		if condition.Type == contract.ConditionProxyPublished {
+			row.Published = condition.Reason
+		}
+		if condition.Type == contract.ConditionProxyConfigured {
+			row.Status, row.Reason, row.Message = string(condition.Status), condition.Reason, condition.Message
+		}
+	}
+	row.count(cluster.Annotations[contract.AnnotationMachinesBehind], view.ControlPlaneKind)
+	return row
+}
+
+// count fills in what a record says.
+func (r *Row) count(record, controlPlane string) {
+	behind, err := ParseRecord(record)
+	known := err == nil && IsKnown(r.Status, r.Reason)
+	for _, machines := range []*Machines{&r.ControlPlane, &r.Pools} {
+		if machines.State = Unknown; known {
+			machines.State = UpToDate
+		}
+	}
+	if controlPlane != "" && controlPlane != settings.KindControlPlane {
+		r.ControlPlane.State = NotPatched
+	}
+	if err != nil {
+		return
+	}
+	r.Behind = behind
+	var oldest time.Time
+	for _, one := range behind {
+		machines := &r.Pools
+		if one.Kind == settings.KindControlPlane {
+			machines = &r.ControlPlane
+		}
+		machines.State = MachinesBehind
+		machines.Behind += one.Machines
+		oldest = earlier(oldest, one.Oldest)
+	}
+	if !oldest.IsZero() {
+		r.Oldest = &oldest
+	}
+}
