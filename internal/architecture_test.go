@@ -33,17 +33,17 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 	excused := map[string][]string{
 		"offline/foreign":  {"net/http", "os/exec"},
 		"offline/manifest": {"net/http", "os/exec"},
-		"kinds":            types,
-		"node":             types,
+		"core/kinds":            types,
+		"inplace/node":             types,
 		"patch":            types,
-		"plan":             types,
+		"core/plan":             types,
 		"publish":          types,
-		"settings":         types,
-		"status":           types,
+		"core/settings":         types,
+		"fleet/status":           types,
 	}
 	for _, name := range []string{
-		"contract", "finding", "infrastructure", "kinds", "node", "noproxy", "offline/explain", "offline/foreign", "offline/manifest",
-		"offline/match", "patch", "plan", "publish", "settings", "status", "systemd",
+		"core/contract", "core/finding", "core/infrastructure", "core/kinds", "inplace/node", "core/noproxy", "explain", "offline/foreign", "offline/manifest",
+		"explain/match", "patch", "core/plan", "publish", "core/settings", "fleet/status", "systemd",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -61,7 +61,7 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 						t.Errorf("%s comes to import %s: %s", name, dependency, reason)
 					}
 				}
-				for _, shell := range []string{"cli", "controller", "extension", "manager", "offline/render", "webhook", "world"} {
+				for _, shell := range []string{"cli", "core/controller", "core/hooks", "core/manager", "offline/render", "core/webhook", "core/world"} {
 					if dependency == modulePath+shell {
 						t.Errorf("%s comes to import %s, which is not pure", name, shell)
 					}

@@ -31,46 +31,46 @@ var wholes = map[string]string{
 	"check.node":                  "a new Pod",
 	"check.permissions":           "a SelfSubjectAccessReview",
 	"check.rights":                "a SelfSubjectAccessReview",
-	"controller/backoff.Create":   "what its callers write",
-	"controller/backoff.Update":   "what its callers write",
-	"controller/publisher.create": "a Secret, or another output",
-	"controller/publisher.update": "a Secret, or another output",
-	"controller.replaceSecret":    "a generated Secret",
-	"controller.write":            "a generated Secret",
-	"controller/workload.write":   "an object of the workload cluster",
+	"core/backoff.Create":   "what its callers write",
+	"core/backoff.Update":   "what its callers write",
+	"publish/publisher.create": "a Secret, or another output",
+	"publish/publisher.update": "a Secret, or another output",
+	"core/controller.replaceSecret":    "a generated Secret",
+	"core/controller.write":            "a generated Secret",
+	"inplace.write":   "an object of the workload cluster",
 	"check.admission":             "a new object, as a dry run",
-	"preview.Create":              "what the pass writes, as a dry run",
-	"preview.Update":              "what the pass writes, as a dry run",
+	"fleet/preview.Create":              "what the pass writes, as a dry run",
+	"fleet/preview.Update":              "what the pass writes, as a dry run",
 }
 
 // forms are the types that have the name of one of Cluster API's, and why.
 var forms = map[string]string{
-	"controller.Object":        "an object with the decision about it",
-	"finding.Object":           "a row of the condition",
-	"settings.Cluster":         "the settings of a Cluster, not its object",
-	"settings.Pool":            "the settings of a pool, not its object",
+	"core/controller.Object":        "an object with the decision about it",
+	"core/finding.Object":           "a row of the condition",
+	"core/settings.Cluster":         "the settings of a Cluster, not its object",
+	"core/settings.Pool":            "the settings of a pool, not its object",
 	"offline/clusters.Cluster": "an object in its text, and its settings",
-	"offline/explain.Cluster":  "its destinations",
+	"explain.Cluster":  "its destinations",
 	"offline/manifest.Object":  "a part of a text",
-	"plan.Object":              "the facts about an object that is decided about",
-	"plan.Pool":                "the same, of a pool",
-	"status.Machine":           "a row of the record",
+	"core/plan.Object":              "the facts about an object that is decided about",
+	"core/plan.Pool":                "the same, of a pool",
+	"fleet/status.Machine":           "a row of the record",
 }
 
 // memories are what the manager knows from one pass to the next, and what a crash loses of it.
 var memories = map[string]string{
-	"controller/backoff.memory":    "what was written within two minutes: a few writes are repeated",
-	"controller.memory":            "its fields say it",
-	"controller/workload.Applier":  "what was applied, and which clusters answer: each object is compared once more",
-	"controller/workload.Follower": "nodes with the current files, and clusters that do not answer: both are asked again",
-	"world.Memory":                 "its fields say it",
+	"core/backoff.memory":    "what was written within two minutes: a few writes are repeated",
+	"core/controller.memory":            "its fields say it",
+	"inplace.Applier":  "what was applied, and which clusters answer: each object is compared once more",
+	"inplace.Follower": "nodes with the current files, and clusters that do not answer: both are asked again",
+	"core/world.Memory":                 "its fields say it",
 }
 
 // locked are types with a lock that no pass depends on, and why.
 var locked = map[string]string{
 	"cli.serverClock":   "the clock of one command",
-	"nodeagent.watcher": "the state that a Pod on a node has logged",
-	"settings.Parsed":   "a field of world.Memory",
+	"inplace/agent.watcher": "the state that a Pod on a node has logged",
+	"core/settings.Parsed":   "a field of world.Memory",
 }
 
 // libraries are what a library does for the product, the packages that may come near it, and the decision for each.
@@ -79,7 +79,7 @@ var libraries = []struct {
 	what    *regexp.Regexp
 	allowed map[string]string
 }{
-	{regexp.MustCompile(`\bhttp\.Server\{|\bhttp\.ListenAndServe|\bhttp\.Serve\(`), map[string]string{"nodeagent": "0017"}},
+	{regexp.MustCompile(`\bhttp\.Server\{|\bhttp\.ListenAndServe|\bhttp\.Serve\(`), map[string]string{"inplace/agent": "0017"}},
 	{regexp.MustCompile(`\bsemaphore\.|\bnetutil\.`), nil},
 	{regexp.MustCompile(`authentication\.k8s\.io|k8s\.io/api/authentication|x509\.CreateCertificate\(`), nil},
 	{regexp.MustCompile(`\bcontainer/(heap|list|ring)"|\bworkqueue\.New|NewSharedI|tools/leaderelection|\bsingleflight\b`), nil},
@@ -159,7 +159,7 @@ func TestRooms_KeepToTheirImports(t *testing.T) {
 		t.Errorf("the module has %d packages, want %d, which only falls: make it part of another one", count, mostPackages)
 	}
 	for name, files := range packages(t) {
-		if count := len(imports[name]); name != "cli" && name != "manager" && count > maxImports {
+		if count := len(imports[name]); name != "cli" && name != "core/manager" && count > maxImports {
 			t.Errorf("package %s imports %d of ours, want at most %d, which only falls", name, count, maxImports)
 		}
 		if lines := linesOf(files); lines < 100 && importers[name] == 1 {
@@ -240,8 +240,8 @@ func TestInterfaces_AreNotEmbeddedByWrappers(t *testing.T) {
 			})
 		}
 	}
-	if !interfaces["settings.SecretReader"] {
-		t.Error("settings.SecretReader is not found")
+	if !interfaces["core/settings.SecretReader"] {
+		t.Error("core/settings.SecretReader is not found")
 	}
 	for of, folder := range embedded {
 		if interfaces[of] {
