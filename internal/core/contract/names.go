@@ -1,16 +1,21 @@
 package contract
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // UserLabels returns the labels that users set on a Cluster.
 func UserLabels() []string { return []string{LabelEnabled} }
 
-// UserAnnotations returns the annotations that users set on a Cluster. They set AnnotationSecret on a pool, too.
+// UserAnnotations returns the annotations that users set on a Cluster, those of capabilities last. They set
+// AnnotationSecret on a pool, too.
 func UserAnnotations() []string {
-	return []string{
-		AnnotationSecret, AnnotationRollout, AnnotationTargets, AnnotationNoProxyGroups,
-		AnnotationPublish, AnnotationPublishCredentials, AnnotationInPlaceMaxUnavailable,
+	all := []string{AnnotationSecret, AnnotationRollout, AnnotationTargets, AnnotationNoProxyGroups}
+	for _, annotation := range AnnotationsOfCapabilities() {
+		all = append(all, annotation.Key)
 	}
+	return all
 }
 
 // ClusterLabels returns the names, without the domain, of the labels that a Cluster may have.
@@ -19,10 +24,9 @@ func ClusterLabels() []string { return names(UserLabels()...) }
 // ClusterAnnotations returns the names, without the domain, of the annotations that a Cluster may have, those for the
 // user first.
 func ClusterAnnotations() []string {
-	return append(names(UserAnnotations()...),
-		names(AnnotationTopologyHold, AnnotationEnabledBefore, AnnotationOutputVersion,
-			AnnotationHTTPProxy, AnnotationHTTPSProxy, AnnotationNoProxy, AnnotationMachinesBehind,
-			AnnotationApplied)...)
+	return names(slices.Concat(UserAnnotations(),
+		[]string{AnnotationTopologyHold, AnnotationEnabledBefore, AnnotationOutputVersion, AnnotationMachinesBehind},
+		ofAll(func(c Capability) []string { return c.Records }))...)
 }
 
 // PoolAnnotations returns the names, without the domain, of the annotations that a MachineDeployment, a MachinePool or

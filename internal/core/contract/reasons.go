@@ -3,7 +3,7 @@ package contract
 import "slices"
 
 // Reasons of ConditionProxyConfigured. Those of settings, names, the endpoint and internal errors are also reasons of
-// ConditionProxyPublished.
+// the conditions of capabilities.
 const (
 	ReasonConfigured           = "Configured"           // every bootstrap object of the Cluster carries the proxy
 	ReasonInternalError        = "InternalError"        // an API call failed, and is tried again
@@ -14,28 +14,12 @@ const (
 	ReasonSharedTemplate       = "SharedTemplate"       // pools that need different settings share one template
 	ReasonContested            = "Contested"            // another manager keeps reverting our writes
 	ReasonTemplateNotSupported = "TemplateNotSupported" // Machines come from a kind that cannot be patched
-	ReasonInPlaceFailed        = "InPlaceFailed"        // RolloutInPlace failed on a node, and stops for the pool
 	ReasonWaitingForObjects    = "WaitingForObjects"    // an object that the Cluster refers to does not exist yet
 	ReasonWaitingForEndpoint   = "WaitingForControlPlaneEndpoint"
 	ReasonPaused               = "Paused"                   // a bootstrap object is paused
 	ReasonRemovalWaiting       = "RemovalWaitingForRollout" // our entries are removed with the next rollout
 	ReasonWaitingForRollout    = "WaitingForRollout"        // our entries are added with the next rollout
-	ReasonInPlaceUnknown       = "InPlaceUnknown"           // the workload cluster cannot be reached for RolloutInPlace
-	ReasonInPlaceProgressing   = "InPlaceProgressing"       // RolloutInPlace changes nodes
 	ReasonConfiguring          = "Configuring"              // a control plane without Machines is paused to be patched
-)
-
-// Reasons of ConditionProxyPublished alone.
-const (
-	ReasonPublished           = "Published"           // every output is out
-	ReasonInvalidOutput       = "InvalidOutput"       // AnnotationPublish or AnnotationPublishCredentials cannot be read
-	ReasonCredentialsWithheld = "CredentialsWithheld" // AnnotationPublishCredentials does not let credentials out
-	ReasonKubernetesTooOld    = "KubernetesTooOld"    // the workload cluster lacks an API that an output needs
-	ReasonTooLarge            = "TooLarge"            // values are too long for an output; the output stays unchanged
-	ReasonDeliveryFailed      = "DeliveryFailed"      // an output could not be applied to the workload cluster
-	ReasonInPlaceNotInstalled = "InPlaceNotInstalled" // the manager runs without --node-image
-	ReasonDelivering          = "Delivering"          // the workload cluster has not answered yet
-	ReasonWithdrawing         = "Withdrawing"         // objects of the workload cluster are not deleted yet
 )
 
 // Reason is a row of the table of reasons.
@@ -45,13 +29,15 @@ type Reason struct {
 	Status string
 	// Task is the user's task.
 	Task Task
+	// After is the reason that a reason of a capability follows in the table.
+	After string
 }
 
 // Values of Reason.Status, as Kubernetes has them.
 const (
-	statusTrue    = "True"
-	statusFalse   = "False"
-	statusUnknown = "Unknown"
+	StatusTrue    = "True"
+	StatusFalse   = "False"
+	StatusUnknown = "Unknown"
 )
 
 // Task is the user's task.
@@ -69,35 +55,28 @@ const (
 // Reasons returns the table of reasons: those of a condition that is True, and then the one that the user must act on
 // first before all others. A condition has the first reason of its findings.
 func Reasons() []Reason {
-	return []Reason{
-		{ReasonConfigured, statusTrue, TaskNone},
-		{ReasonPublished, statusTrue, TaskNone},
-		{ReasonInternalError, statusUnknown, TaskAct},
-		{ReasonInvalidOutput, statusFalse, TaskCorrect},
-		{ReasonInvalidSettings, statusFalse, TaskCorrect},
-		{ReasonSettingsNotFound, statusFalse, TaskCorrect},
-		{ReasonNameTaken, statusFalse, TaskAct},
-		{ReasonCredentialsWithheld, statusFalse, TaskAct},
-		{ReasonKubernetesTooOld, statusFalse, TaskAct},
-		{ReasonTooLarge, statusFalse, TaskAct},
-		{ReasonDeliveryFailed, statusFalse, TaskAct},
-		{ReasonInPlaceNotInstalled, statusFalse, TaskAct},
-		{ReasonConflictingFile, statusFalse, TaskAct},
-		{ReasonSharedTemplate, statusFalse, TaskAct},
-		{ReasonContested, statusFalse, TaskAct},
-		{ReasonTemplateNotSupported, statusFalse, TaskAct},
-		{ReasonInPlaceFailed, statusFalse, TaskAct},
-		{ReasonWaitingForObjects, statusUnknown, TaskWait},
-		{ReasonWaitingForEndpoint, statusUnknown, TaskWait},
-		{ReasonPaused, statusUnknown, TaskWait},
-		{ReasonRemovalWaiting, statusFalse, TaskRollOut},
-		{ReasonWaitingForRollout, statusFalse, TaskRollOut},
-		{ReasonInPlaceUnknown, statusUnknown, TaskWait},
-		{ReasonInPlaceProgressing, statusUnknown, TaskWait},
-		{ReasonConfiguring, statusUnknown, TaskWait},
-		{ReasonDelivering, statusUnknown, TaskWait},
-		{ReasonWithdrawing, statusUnknown, TaskWait},
+	table := []Reason{
+		{Name: ReasonConfigured, Status: StatusTrue, Task: TaskNone},
+		{Name: ReasonInternalError, Status: StatusUnknown, Task: TaskAct},
+		{Name: ReasonInvalidSettings, Status: StatusFalse, Task: TaskCorrect},
+		{Name: ReasonSettingsNotFound, Status: StatusFalse, Task: TaskCorrect},
+		{Name: ReasonNameTaken, Status: StatusFalse, Task: TaskAct},
+		{Name: ReasonConflictingFile, Status: StatusFalse, Task: TaskAct},
+		{Name: ReasonSharedTemplate, Status: StatusFalse, Task: TaskAct},
+		{Name: ReasonContested, Status: StatusFalse, Task: TaskAct},
+		{Name: ReasonTemplateNotSupported, Status: StatusFalse, Task: TaskAct},
+		{Name: ReasonWaitingForObjects, Status: StatusUnknown, Task: TaskWait},
+		{Name: ReasonWaitingForEndpoint, Status: StatusUnknown, Task: TaskWait},
+		{Name: ReasonPaused, Status: StatusUnknown, Task: TaskWait},
+		{Name: ReasonRemovalWaiting, Status: StatusFalse, Task: TaskRollOut},
+		{Name: ReasonWaitingForRollout, Status: StatusFalse, Task: TaskRollOut},
+		{Name: ReasonConfiguring, Status: StatusUnknown, Task: TaskWait},
 	}
+	for _, reason := range ofAll(func(c Capability) []Reason { return c.Reasons }) {
+		after := slices.IndexFunc(table, func(r Reason) bool { return r.Name == reason.After })
+		table = slices.Insert(table, after+1, reason)
+	}
+	return table
 }
 
 // ReasonOf returns the row of a reason, the zero value for any other text.

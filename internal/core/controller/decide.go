@@ -204,7 +204,7 @@ func (c *Controller) accept(p *Pass, one *Reconciled, decision plan.Decision, ou
 // waitsWithFiles reports whether f says that a control plane waits for a rollout whose running nodes get the files.
 func (p *Pass) waitsWithFiles(o Object, f finding.Finding) bool {
 	return f.Reason == contract.ReasonWaitingForRollout && o.Kind == plan.KindControlPlane && p.View.Enabled &&
-		p.Options.Rollout == contract.RolloutInPlace
+		contract.ReachesNodes(p.Options.Rollout)
 }
 
 // facts implements plan.Facts for one object.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -341,12 +342,12 @@ func TestWaiting_IsANoteWhileAllNodesHaveTheFiles(t *testing.T) {
 		behind        []status.Group
 		note          bool
 	}{
-		"all have them":                       {rollout: contract.RolloutInPlace, kind: plan.KindControlPlane, note: true},
-		"those of a pool have not":            {rollout: contract.RolloutInPlace, kind: plan.KindControlPlane, behind: pool, note: true},
-		"those of the control plane have not": {rollout: contract.RolloutInPlace, kind: plan.KindControlPlane, behind: controlPlane},
+		"all have them":                       {rollout: "OnNodes", kind: plan.KindControlPlane, note: true},
+		"those of a pool have not":            {rollout: "OnNodes", kind: plan.KindControlPlane, behind: pool, note: true},
+		"those of the control plane have not": {rollout: "OnNodes", kind: plan.KindControlPlane, behind: controlPlane},
 		"no node gets them":                   {rollout: contract.RolloutOnNextRollout, kind: plan.KindControlPlane},
-		"the label is gone":                   {rollout: contract.RolloutInPlace, kind: plan.KindControlPlane, disabled: true},
-		"another object":                      {rollout: contract.RolloutInPlace, kind: plan.KindTemplate},
+		"the label is gone":                   {rollout: "OnNodes", kind: plan.KindControlPlane, disabled: true},
+		"another object":                      {rollout: "OnNodes", kind: plan.KindTemplate},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -374,8 +375,8 @@ func TestWaiting_IsANoteWhileAllNodesHaveTheFiles(t *testing.T) {
 	}
 }
 
-// TestSummarize_CountsAnObjectWhoseNodesGetTheFilesInPlace has a spec without the proxy, and no finding with a reason.
-func TestSummarize_CountsAnObjectWhoseNodesGetTheFilesInPlace(t *testing.T) {
+// TestSummarize_CountsAnObjectWhoseNodesGetTheFiles has a spec without the proxy, and no finding with a reason.
+func TestSummarize_CountsAnObjectWhoseNodesGetTheFiles(t *testing.T) {
 	t.Parallel()
 	object := func(change func(*Reconciled)) []Reconciled {
 		controlPlane := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "cp"}}
@@ -413,4 +414,9 @@ func TestRun_LeavesAPausedClusterAlone(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, done, err)
 		}
 	}
+}
+
+func TestMain(m *testing.M) {
+	contract.Add(contract.Capability{Name: "test", Rollouts: []string{"OnNodes"}})
+	os.Exit(m.Run())
 }

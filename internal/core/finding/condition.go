@@ -12,7 +12,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 )
 
-// Condition is the content of contract.ConditionProxyConfigured or contract.ConditionProxyPublished. Its fields are
+// Condition is the content of contract.ConditionProxyConfigured, or of the condition of a capability. Its fields are
 // those of the condition in Kubernetes.
 type Condition struct{ Status, Reason, Message string }
 
@@ -62,16 +62,11 @@ const item = "* "
 // finding, the most severe first and notes last. If no finding has a reason, its first line is summary. Findings are
 // items of a list, except a finding that is the whole message.
 func ConditionOf(findings []Finding, summary string) Condition {
-	return conditionOf(findings, contract.ReasonConfigured, summary)
+	return ConditionWith(findings, contract.ReasonConfigured, summary)
 }
 
-// PublishedOf is ConditionOf for contract.ConditionProxyPublished.
-func PublishedOf(findings []Finding, summary string) Condition {
-	return conditionOf(findings, contract.ReasonPublished, summary)
-}
-
-// conditionOf is ConditionOf with the reason of a condition that is True.
-func conditionOf(findings []Finding, good, summary string) Condition {
+// ConditionWith is ConditionOf for a condition of a capability, with the reason that it has when it is True.
+func ConditionWith(findings []Finding, good, summary string) Condition {
 	ranked := rank(findings)
 	condition := Condition{Reason: good}
 	if len(ranked) > 0 && ranked[0].Reason != "" {
@@ -207,8 +202,8 @@ type Object struct {
 	Secret string
 	// Carries reports whether it carries the proxy.
 	Carries bool
-	// InPlace reports that running nodes get the files though it does not.
-	InPlace bool
+	// OnNodes reports that running nodes get the files though it does not.
+	OnNodes bool
 }
 
 // Unconfigured returns why a Cluster without findings is not configured: nothing carries the proxy, or an object should
@@ -217,8 +212,8 @@ func Unconfigured(cluster string, objects []Object, unsupported bool) []Finding 
 	var found []Finding
 	carried := false
 	for _, o := range objects {
-		carried = carried || o.Carries || o.InPlace
-		if o.Secret != "" && !o.Carries && !o.InPlace {
+		carried = carried || o.Carries || o.OnNodes
+		if o.Secret != "" && !o.Carries && !o.OnNodes {
 			found = append(found,
 				Finding{Reason: contract.ReasonWaitingForObjects, Message: o.Name + " does not carry the proxy yet"})
 		}

@@ -21,8 +21,8 @@ func Trim(object any) (any, error) {
 	}
 	switch o := object.(type) {
 	case *clusterv1.Cluster:
-		o.Status.Conditions = conditions(o.Status.Conditions, contract.ConditionProxyConfigured,
-			contract.ConditionProxyPublished, clusterv1.ClusterTopologyReconciledCondition)
+		o.Status.Conditions = conditions(o.Status.Conditions,
+			append(contract.Conditions(), clusterv1.ClusterTopologyReconciledCondition)...)
 		trimTopology(&o.Spec.Topology)
 	case *controlplanev1.KubeadmControlPlane:
 		o.Status.Conditions = conditions(o.Status.Conditions, append(rollConditions(), clusterv1.PausedCondition)...)

@@ -42,7 +42,7 @@ func TestCaches_KeepWhatRulesRead(t *testing.T) {
 		object     client.Object
 		conditions []string // which are kept
 	}{
-		{&clusterv1.Cluster{}, []string{contract.ConditionProxyConfigured, contract.ConditionProxyPublished, "TopologyReconciled"}},
+		{&clusterv1.Cluster{}, []string{contract.ConditionProxyConfigured, "TopologyReconciled"}},
 		{&clusterv1.ClusterClass{}, nil},
 		{&clusterv1.Machine{}, nil},
 		{&clusterv1.MachineDeployment{}, nil},

@@ -25,6 +25,9 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 		"address of /debug/pprof/ over HTTP without authentication, for example localhost:6060; 0 disables it")
 	o.Logging.addFlags(groups.FlagSet("logging"))
 	o.addFeatureFlags(groups.FlagSet("feature"))
+	for _, extension := range o.Extensions {
+		extension.AddFlags(&groups)
+	}
 	return groups
 }
 

@@ -153,7 +153,12 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("setting up connections to workload clusters: %w", err)
 	}
-	var steps []controller.Step
+	steps, err := o.extend(ctx, mgr, Core{
+		Memory: memory, Scope: o.scope(), Concurrency: o.Concurrency, Now: memory.Now,
+	})
+	if err != nil {
+		return err
+	}
 	if o.NodeImage != "" {
 		workloads, err := workload.SetupWithManager(ctx, mgr, mgr.GetAPIReader(), o.scope())
 		if err != nil {

@@ -44,6 +44,8 @@ type Options struct {
 	WebhookCertName, WebhookKeyName string
 	// FeatureGates switches features on or off by name.
 	FeatureGates map[string]bool
+	// Extensions are the capabilities that run beside the core.
+	Extensions []Extension
 	// NodeImage is the image that changes nodes in place; empty if that is not installed.
 	NodeImage string
 	// NodePullSecret is the Secret of workload clusters with which nodes pull that image; empty for none.

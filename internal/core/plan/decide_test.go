@@ -151,7 +151,7 @@ var (
 	unusable is = func(s *scene) {
 		s.want.Unusable = &finding.Finding{Reason: contract.ReasonInvalidSettings, Message: "label"}
 	}
-	inPlace   is = func(s *scene) { s.want.Options.Rollout = contract.RolloutInPlace }
+	onNodes   is = func(s *scene) { s.want.Options.Rollout = "OnNodes" } // of a capability
 	immediate is = func(s *scene) { s.want.Options.Rollout = contract.RolloutImmediate }
 
 	running   is = func(s *scene) { s.object.Running = true }
@@ -267,7 +267,7 @@ func TestDecide_AtRest(t *testing.T) {
 		{"a patched control plane with Machines", controlPlane, []is{patched, running}, "leaves / values" + secret},
 		{"a control plane with Machines", controlPlane, []is{running}, "leaves, waits, WaitingForRollout / values" + secret},
 		{"one whose first Machine is in nobody's cache", controlPlane, []is{begun}, "leaves, waits, WaitingForRollout / values" + secret + " begun"},
-		{"one with Machines, rollout InPlace", controlPlane, []is{running, inPlace}, "leaves, waits, WaitingForRollout / values" + secret},
+		{"one with Machines, rollout of a capability", controlPlane, []is{running, onNodes}, "leaves, waits, WaitingForRollout / values" + secret},
 		{"one with Machines, rollout Immediate", controlPlane, []is{running, immediate}, "brings / values" + secret},
 		{"the same with a proxy Secret that cannot be used", controlPlane, []is{running, immediate, rejected}, "leaves, waits, WaitingForRollout / values" + secret},
 		{"one with Machines that the user replaces", controlPlane, []is{running, rolling}, "brings / values" + secret},

@@ -292,7 +292,7 @@ func modelOperations() []sequence.Operation[*stored] {
 			}
 			s.want.Enabled = value == "on"
 		}),
-		set("rollout", []string{contract.RolloutImmediate, contract.RolloutOnNextRollout, contract.RolloutInPlace},
+		set("rollout", []string{contract.RolloutImmediate, contract.RolloutOnNextRollout, "OnNodes"},
 			func(s *stored, v string) { s.want.Options.Rollout = v }),
 		set("targets", []string{"4", "1", "2"}, func(s *stored, value string) {
 			count, _ := strconv.Atoi(value)

@@ -79,7 +79,7 @@ func TestFindings_SayTheirPlaceAndWhatToDo(t *testing.T) {
 		got = append(got, f.String())
 	}
 	want := []string{
-		`annotation capi-proxy-patcher.io/rollout: unknown value "a\n\"b"; use OnNextRollout, Immediate or InPlace`,
+		`annotation capi-proxy-patcher.io/rollout: unknown value "a\n\"b"; use OnNextRollout, Immediate or OnNodes`,
 		"Secret team/http-proxy, key httpProxy: the scheme is missing (bad-proxy-url); write http:// or https:// in front",
 		"Secret team/http-proxy, key noProxy entry 2 \"b…\": the port is not a number from 1 to 65535 (bad-port); write host:port or only the host",
 		"no-pod-network: spec.clusterNetwork.pods.cidrBlocks: the field is empty; nodes reach Pods through the proxy; set the field to the network that the CNI gives to Pods; if noProxy has that network, leave out group pods",

@@ -33,17 +33,11 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 		MaxUnavailable: contract.InPlaceMaxUnavailableDefault,
 	}
 	if value, given := annotations[contract.AnnotationRollout]; given {
-		known := []string{contract.RolloutOnNextRollout, contract.RolloutImmediate, contract.RolloutInPlace}
+		known := contract.Rollouts()
 		if options.Rollout = value; !slices.Contains(known, value) {
+			last := len(known) - 1
 			found = append(found, badAnnotation(finding.Annotation(contract.AnnotationRollout),
-				fmt.Sprintf("unknown value %q", value), "use OnNextRollout, Immediate or InPlace")...)
-		}
-	}
-	if value, given := annotations[contract.AnnotationInPlaceMaxUnavailable]; given {
-		if options.MaxUnavailable = value; !maxUnavailable.MatchString(value) {
-			found = append(found, badAnnotation(finding.Annotation(contract.AnnotationInPlaceMaxUnavailable),
-				fmt.Sprintf("%q is neither a positive number nor a percentage from 1%% to 100%%", finding.Cut(value, 253)),
-				"write for example 1 or 10%")...)
+				fmt.Sprintf("unknown value %q", value), "use "+strings.Join(known[:last], ", ")+" or "+known[last])...)
 		}
 	}
 	if value, given := annotations[contract.AnnotationTargets]; given {
@@ -57,6 +51,13 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 			found = append(found, badAnnotation(finding.Annotation(contract.AnnotationNoProxyGroups), err.Error(), "")...)
 		}
 		options.OmitGroups = groups
+	}
+	for _, annotation := range contract.AnnotationsOfCapabilities() {
+		if value, given := annotations[annotation.Key]; given && annotation.Check != nil {
+			if message, advice := annotation.Check(value); message != "" {
+				found = append(found, badAnnotation(finding.Annotation(annotation.Key), message, advice)...)
+			}
+		}
 	}
 	return options, found.Err()
 }

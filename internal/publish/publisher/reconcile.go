@@ -70,7 +70,7 @@ func (p *pass) conclude(ctx context.Context, contested []finding.Finding, err er
 		p.out.Add(contract.ReasonInternalError, "Please check controller logs for errors")
 	}
 	p.out.Find(contested...)
-	condition := finding.PublishedOf(p.out.Findings, p.summary())
+	condition := finding.ConditionWith(p.out.Findings, contract.ReasonPublished, p.summary())
 	changed, failed := p.condition.Set(ctx, p.cluster, condition)
 	if changed {
 		ctrl.LoggerFrom(ctx).Info("Reporting outputs", "status", condition.Status, "reason", condition.Reason, "message",
