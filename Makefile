@@ -18,14 +18,14 @@ export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
 TOOL := go tool -modfile='$(CURDIR)/go.tools.mod'
 # The tests that compare tables of docs/ with the program.
 TABLES = go test $(TEST_FLAGS) -count=1 -p 1 -run '^TestTables_' $$(grep -rl --include='*_test.go' 'tables.Table{' internal | xargs -n 1 dirname | sort -u | sed 's|^|./|')
-GENERATE := $(TOOL) controller-gen rbac:roleName=manager-role webhook paths=./internal/core/controller/... paths=./internal/core/webhook/...
+GENERATE := $(TOOL) controller-gen rbac:roleName=manager-role webhook paths=./internal/...
 
 # Tests that need a cluster, a node or time of their own are below test/, all others are unit tests.
 UNIT_PACKAGES = $$(go list ./... | grep -v '/test/')
 # Packages without state that goroutines share: rules of this module, commands, packages that compute, reconcilers and
 # webhooks. The race detector is not used for them. Tests of the other packages call those that compute from many goroutines,
 # under the race detector.
-SEQUENTIAL := /(internal|cmd/.*|hack|hack/.*|internal/(cli|offline/.*|contract|controller(/publisher)?|finding|infrastructure|node|noproxy|patch|plan|preview|publish|settings|status|systemd|webhook))$$
+SEQUENTIAL := /(internal|cmd/.*|hack|hack/.*|internal/(cli/?.*|offline/.*|publish/?.*|fleet/.*|explain/?.*|patch|systemd|inplace/node|core/(contract|controller|finding|infrastructure|noproxy|plan|settings|webhook)))$$
 # Packages that take longest begin.
 ENVTEST_PACKAGES = $$(go list ./test/delivery ./test/faults ./test/install ./test/envtest ./test/... | grep -vE '/test/(e2e|node)(/|$$)')
 
@@ -105,7 +105,6 @@ chart: ## Write the Helm chart of VERSION, with an image in REGISTRY, into out/c
 .PHONY: generate
 generate: ## Write roles and webhook configurations from the markers in internal/, and tables of docs/ from the program.
 	$(GENERATE) output:rbac:dir=config/rbac output:webhook:dir=config/webhook
-	@mkdir -p out; awk -f hack/rooms.awk docs/scope.md >out/scope.md && cp out/scope.md docs/scope.md
 	@$(TABLES) -update-docs >/dev/null || $(TABLES)
 
 .PHONY: manifests
@@ -168,7 +167,6 @@ verify-gen: ## Check that make generate changes nothing.
 	$(GENERATE) output:rbac:dir=out/generated output:webhook:dir=out/generated
 	diff -u config/rbac/role.yaml out/generated/role.yaml
 	diff -u config/webhook/manifests.yaml out/generated/manifests.yaml
-	awk -f hack/rooms.awk docs/scope.md | diff -u docs/scope.md -
 	$(TABLES)
 
 .PHONY: verify-golden

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -71,18 +72,41 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 	}
 }
 
-// TestOffline_IsImportedByTheCommandLineOnly holds the wall around internal/offline: what runs in a cluster does not
-// depend on what reads manifests, not even through another package.
-func TestOffline_IsImportedByTheCommandLineOnly(t *testing.T) {
+// shared are the folders below internal that everything may import. All others are capabilities.
+var shared = []string{"core", "patch", "systemd", "remote", "cli"}
+
+// TestArrows_PointToTheCore holds that the core imports no capability, and no capability another one, not even through
+// another package: each can be taken out, as hack/without.sh does. Only the command imports capabilities.
+func TestArrows_PointToTheCore(t *testing.T) {
 	t.Parallel()
+	folder := func(path string) string {
+		folder, _, _ := strings.Cut(strings.TrimPrefix(path, modulePath), "/")
+		return folder
+	}
 	for path, one := range imported(t) {
-		name := strings.TrimPrefix(path, modulePath)
-		if name == "cli" || strings.HasPrefix(name, "offline/") {
+		for _, dependency := range one.Deps {
+			if from, to := folder(path), folder(dependency); strings.HasPrefix(dependency, modulePath) && from != to &&
+				!slices.Contains(shared, to) {
+				t.Errorf("%s comes to import %s", strings.TrimPrefix(path, modulePath), strings.TrimPrefix(dependency, modulePath))
+			}
+		}
+	}
+}
+
+// TestCore_NamesNoCapability reads the core, and what it is made of: a capability brings its own names, see
+// contract.Capability.
+func TestCore_NamesNoCapability(t *testing.T) {
+	t.Parallel()
+	named := regexp.MustCompile(`InPlace|(?i:inplace|in-place|updates? in place|publisher|annotationpublish|proxypublished)|` +
+		`internal/(inplace|publish|offline|explain|fleet|check)\b`)
+	for name, files := range packages(t) {
+		folder, _, _ := strings.Cut(name, "/")
+		if folder != "core" && folder != "patch" && folder != "systemd" {
 			continue
 		}
-		for _, dependency := range one.Deps {
-			if strings.HasPrefix(dependency, modulePath+"offline/") {
-				t.Errorf("%s comes to import %s", name, dependency)
+		for _, file := range files {
+			for _, found := range named.FindAllString(file.text, -1) {
+				t.Errorf("package %s names %s", name, found)
 			}
 		}
 	}

@@ -136,7 +136,7 @@ func with(t *testing.T, o hookrequests.Options, controlPlane, worker []byte) *ru
 // TestGenerate_AnswersTheGoldenFilesOfClassicClusters holds the hook to the bytes that controller and webhooks write.
 func TestGenerate_AnswersTheGoldenFilesOfClassicClusters(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("../patch/testdata/reference*.yaml")
+	files, err := filepath.Glob("../../patch/testdata/reference*.yaml")
 	if err != nil || len(files) < 8 {
 		t.Fatalf("golden files %v: %v", files, err)
 	}

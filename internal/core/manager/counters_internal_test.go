@@ -48,7 +48,7 @@ func TestTables_OfMetrics(t *testing.T) {
 			one.Describe(descriptions)
 		}
 		close(descriptions)
-		table := tables.Table{Page: "../../docs/reference.md", Name: name, AnyOrder: true}
+		table := tables.Table{Page: "../../../docs/reference.md", Name: name, AnyOrder: true}
 		for d := range descriptions {
 			parts := regexp.MustCompile(`fqName: "(\w+)".*variableLabels: \{(.*)\}\}`).FindStringSubmatch(d.String())
 			labels := "`" + strings.ReplaceAll(parts[2], ",", "`, `") + "`"

@@ -15,8 +15,8 @@ const leaseTime = 10 * time.Second
 func TestGracePeriod_IsLongerThanTheShutdown(t *testing.T) {
 	t.Parallel()
 	for file, shutdown := range map[string]time.Duration{
-		"../../config/manager/manager.yaml":           shutdownTime + leaseTime,
-		"../../config/extension/resources/hooks.yaml": shutdownTime,
+		"../../../config/manager/manager.yaml":           shutdownTime + leaseTime,
+		"../../../config/extension/resources/hooks.yaml": shutdownTime,
 	} {
 		text, err := os.ReadFile(file)
 		if err != nil {

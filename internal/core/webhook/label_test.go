@@ -146,7 +146,7 @@ func TestNames_OfOtherManagersClustersAreNotWarnedOf(t *testing.T) {
 // it knows.
 func TestMatchConditions_KnowEveryName(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../config/webhook/match_conditions_patch.yaml")
+	text, err := os.ReadFile("../../../config/webhook/match_conditions_patch.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
