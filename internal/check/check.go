@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/reported"
 )
 
 // Status is the outcome of a check.
@@ -72,7 +72,7 @@ type Options struct {
 	// Now is the clock of the API server.
 	Now func() time.Time
 	// Rows returns the status of labelled Clusters of a namespace, or of all namespaces; of one Cluster if it has a name.
-	Rows func(ctx context.Context, cluster types.NamespacedName) ([]status.Row, error)
+	Rows func(ctx context.Context, cluster types.NamespacedName) ([]reported.Row, error)
 	// Cluster is the Cluster that is checked, too, if it has a name.
 	Cluster types.NamespacedName
 	// NoProxy returns the value of that Cluster for its nodes.

@@ -28,7 +28,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/reported"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
@@ -44,7 +45,7 @@ type world struct {
 	missing, forbidden, denied string
 	// away makes every request fail; unpatched has no webhook answer.
 	away, unpatched bool
-	rows            []status.Row
+	rows            []reported.Row
 	noProxy         string
 }
 
@@ -70,10 +71,10 @@ machine: {apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{objects: map[string]client.Object{}, noProxy: "10.0.0.0/8"}
-	row := status.RowOf(&clusterv1.Cluster{}, nil)
+	row := reported.RowOf(&clusterv1.Cluster{}, nil)
 	row.Namespace, row.Name, row.Secret, row.Status, row.Reason = "team-a", "prod", "team-a/http-proxy", "True", "Configured"
-	row.ControlPlane.State, row.Pools.State = status.UpToDate, status.UpToDate
-	w.rows = []status.Row{row}
+	row.ControlPlane.State, row.Pools.State = reported.UpToDate, reported.UpToDate
+	w.rows = []reported.Row{row}
 	var all map[string]map[string]any
 	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(objects, "LABELS", labels)), &all); err != nil {
 		t.Fatal(err)
@@ -177,7 +178,7 @@ func (w *world) options(t *testing.T) check.Options {
 	return check.Options{
 		Client: shown, Namespace: "sys", Version: "v0.1.0", Now: func() time.Time { return noon },
 		Cluster: types.NamespacedName{Namespace: "team-a", Name: "prod"},
-		Rows: func(context.Context, types.NamespacedName) ([]status.Row, error) {
+		Rows: func(context.Context, types.NamespacedName) ([]reported.Row, error) {
 			return w.rows, refuse(&clusterv1.ClusterList{})
 		},
 		NoProxy: func(context.Context) (string, error) { return w.noProxy, nil },
@@ -282,7 +283,7 @@ func TestRun_NamesWhatIsBroken(t *testing.T) {
 		}},
 		"a Cluster that is not labelled": {"cluster-condition", check.Skipped, func(w *world) { w.rows = nil }},
 		"no Cluster":                     {"cluster-label", check.Failed, func(w *world) { delete(w.objects, "cluster") }},
-		"Machines are behind":            {"cluster-machines", check.Warning, func(w *world) { w.rows[0].Behind = []status.Behind{{Machines: 2}} }},
+		"Machines are behind":            {"cluster-machines", check.Warning, func(w *world) { w.rows[0].Behind = []outdated.Behind{{Machines: 2}} }},
 		"NO_PROXY has no nodes":          {"cluster-addresses", check.Warning, func(w *world) { w.noProxy = "" }},
 		"the API server is away":         {"lease", check.Unknown, func(w *world) { w.away = true }},
 		"forbidden":                      {"replicas", check.Skipped, func(w *world) { w.forbidden = "Pod" }},

@@ -17,7 +17,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/reported"
 )
 
 const unlabelled = string(settings.CodeUnlabelledSecret)
@@ -58,7 +58,7 @@ func (c *checker) label(ctx context.Context) Result {
 }
 
 // ofRow is a check of what status says about the Cluster.
-func (c *checker) ofRow(judge func(status.Row) Result) func(context.Context) Result {
+func (c *checker) ofRow(judge func(reported.Row) Result) func(context.Context) Result {
 	return func(ctx context.Context) Result {
 		rows, err := c.Rows(ctx, c.Cluster)
 		switch {
@@ -71,7 +71,7 @@ func (c *checker) ofRow(judge func(status.Row) Result) func(context.Context) Res
 	}
 }
 
-func secretOf(row status.Row) Result {
+func secretOf(row reported.Row) Result {
 	switch {
 	case row.Warning != "":
 		result := warning("the settings have warning %s", row.Warning)
@@ -84,7 +84,7 @@ func secretOf(row status.Row) Result {
 }
 
 // conditionOf repeats what the controller reports.
-func conditionOf(row status.Row) Result {
+func conditionOf(row reported.Row) Result {
 	switch {
 	case row.Reason == "":
 		return failed("the Cluster has no condition %s", contract.ConditionProxyConfigured)
@@ -104,7 +104,7 @@ func conditionOf(row status.Row) Result {
 	return result
 }
 
-func machinesOf(row status.Row) Result {
+func machinesOf(row reported.Row) Result {
 	switch {
 	case row.IsBehind():
 		count := 0

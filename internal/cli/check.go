@@ -24,8 +24,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/explain/match"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/reported"
 )
 
 const (
@@ -207,7 +207,7 @@ func (o checkOptions) options(config *rest.Config, streams Streams) (check.Optio
 	}
 	return check.Options{
 		Client: api, Namespace: o.manager, Version: contract.CurrentBuild().Version, Now: clock.now, Cluster: cluster,
-		Rows: func(ctx context.Context, one types.NamespacedName) ([]status.Row, error) {
+		Rows: func(ctx context.Context, one types.NamespacedName) ([]reported.Row, error) {
 			s := statusReader{
 				statusOptions: statusOptions{namespace: one.Namespace, cluster: one.Name},
 				api:           reader, streams: quiet, now: clock.now,

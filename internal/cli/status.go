@@ -27,8 +27,10 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/manager"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/preview"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/reported"
 )
 
 // exitFound is the status if a Cluster is in a state of --fail-on.
@@ -176,7 +178,7 @@ func runStatus(ctx context.Context, o statusOptions, streams Streams) error {
 // gate runs a pass over each Cluster, because what is recorded may be old. It fails with a line for each Cluster that
 // is in a state of --fail-on.
 func (s statusReader) gate(ctx context.Context, config *rest.Config, secret types.NamespacedName,
-	rows []status.Row,
+	rows []reported.Row,
 ) error {
 	clusters := make([]client.ObjectKey, len(rows))
 	for i, row := range rows {
@@ -241,7 +243,7 @@ func (o statusOptions) listMachines(ctx context.Context, config *rest.Config, se
 		return fmt.Errorf("status: %w", err)
 	}
 	noteDifference(result, streams)
-	groups := []status.Group{}
+	groups := []outdated.Group{}
 	if result.Behind != nil {
 		groups = append(groups, *result.Behind...)
 	}
@@ -278,7 +280,7 @@ type statusReader struct {
 
 // list reads all Clusters in one request, and the metadata of their generated Secrets in another. version is that of
 // the list of Clusters.
-func (s statusReader) list(ctx context.Context) (rows []status.Row, version string, err error) {
+func (s statusReader) list(ctx context.Context) (rows []reported.Row, version string, err error) {
 	var clusters clusterv1.ClusterList
 	if err := s.api.List(ctx, &clusters, s.selected()...); err != nil {
 		return nil, "", fmt.Errorf("listing Clusters: %w", err)
@@ -304,7 +306,7 @@ func (s statusReader) list(ctx context.Context) (rows []status.Row, version stri
 	if s.cluster != "" && len(clusters.Items) == 0 {
 		return nil, "", fmt.Errorf("status: %w %s in namespace %s", errNotLabelled, s.cluster, s.namespace)
 	}
-	return status.Rows(clusters.Items, generated.Items), clusters.ResourceVersion, nil
+	return reported.Rows(clusters.Items, generated.Items), clusters.ResourceVersion, nil
 }
 
 // selected selects the Clusters that are read: the one that is named, else those with any value of the label.
@@ -315,7 +317,7 @@ func (s statusReader) selected() []client.ListOption {
 	return []client.ListOption{client.InNamespace(s.namespace), client.HasLabels{contract.LabelEnabled}}
 }
 
-func (s statusReader) print(rows []status.Row) error {
+func (s statusReader) print(rows []reported.Row) error {
 	if s.isTable() && len(rows) == 0 {
 		where := ""
 		if !s.all {
@@ -335,7 +337,7 @@ func (s statusReader) print(rows []status.Row) error {
 }
 
 // linksOfRows returns the lines with the sections about what check would report of the Clusters.
-func linksOfRows(rows []status.Row) string {
+func linksOfRows(rows []reported.Row) string {
 	var names []string
 	for _, row := range rows {
 		if !row.IsTrue() {
@@ -358,12 +360,12 @@ func (s statusReader) table() status.Table {
 
 // follow prints the row of each Cluster that differs from the one before, and says which are gone, until ctx ends or
 // the Cluster that is named is gone.
-func (s statusReader) follow(ctx context.Context, rows []status.Row, version string) error {
+func (s statusReader) follow(ctx context.Context, rows []reported.Row, version string) error {
 	printed := map[client.ObjectKey]string{}
-	keyOf := func(row status.Row) client.ObjectKey {
+	keyOf := func(row reported.Row) client.ObjectKey {
 		return client.ObjectKey{Namespace: row.Namespace, Name: row.Name}
 	}
-	fresh := func(row status.Row) bool {
+	fresh := func(row reported.Row) bool {
 		text, _ := json.Marshal(row) //nolint:errchkjson,gosec // strings and numbers; a name of a Secret
 		known := printed[keyOf(row)]
 		printed[keyOf(row)] = string(text)
@@ -396,7 +398,7 @@ func (s statusReader) follow(ctx context.Context, rows []status.Row, version str
 			return err
 		}
 		maps.DeleteFunc(printed, func(key client.ObjectKey, _ string) bool {
-			gone := !slices.ContainsFunc(rows, func(row status.Row) bool { return keyOf(row) == key })
+			gone := !slices.ContainsFunc(rows, func(row reported.Row) bool { return keyOf(row) == key })
 			if gone {
 				_, _ = fmt.Fprintf(s.streams.Err, "Cluster %s is gone, or has no label any more\n", key)
 			}
@@ -405,7 +407,7 @@ func (s statusReader) follow(ctx context.Context, rows []status.Row, version str
 		if err != nil {
 			return nil //nolint:nilerr // the one that was named is gone
 		}
-		if changed := slices.DeleteFunc(rows, func(row status.Row) bool { return !fresh(row) }); len(changed) > 0 {
+		if changed := slices.DeleteFunc(rows, func(row reported.Row) bool { return !fresh(row) }); len(changed) > 0 {
 			if err := s.table().Write(s.streams.Out, false, changed...); err != nil {
 				return err
 			}

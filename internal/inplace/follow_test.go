@@ -25,9 +25,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -244,20 +244,20 @@ func TestFollow_RecordsWhatIsRestored(t *testing.T) {
 func TestFollow_RecordsFilesThatAreBack(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		lag   status.Lag
+		lag   outdated.Lag
 		files string // now
 		want  string
 	}{
-		"the files of its entries": {status.OldContent, contract.FilesRemovedValue, "remove"},
-		"other files":              {status.OldEntries, contract.FilesRemovedValue, "0123"},
-		"changed values":           {status.OldContent, "4567", ""},
+		"the files of its entries": {outdated.OldContent, contract.FilesRemovedValue, "remove"},
+		"other files":              {outdated.OldEntries, contract.FilesRemovedValue, "0123"},
+		"changed values":           {outdated.OldContent, "4567", ""},
 	} {
 		api := &management{annotations: map[string]string{contract.AnnotationUpdatedFiles: test.files}}
 		reader, view := controller.Reader{Client: api}, settings.Cluster{Namespace: "team", Name: "prod"}
 		err := record(t.Context(), &controller.Pass{
 			Writer:  &controller.Writer{Client: backoff.New(api, api, func() time.Time { return noon })},
 			Configs: reader.Configs(view),
-			Behind:  []status.Group{{Machines: []status.Machine{{Name: "a", Lag: test.lag}}}},
+			Behind:  []outdated.Group{{Machines: []outdated.Machine{{Name: "a", Lag: test.lag}}}},
 		}, []Member{{Machine: "a", Config: "a-config", Secret: main}}, map[string]plan.Update{main: {Files: "0123"}})
 		if got := strings.Join(api.writes, "\n"); err != nil || !strings.Contains(got, test.want) || (got == "") != (test.want == "") {
 			t.Errorf("%s: error %v, writes %s", name, err, got)

@@ -11,15 +11,15 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
 // record writes contract.AnnotationUpdatedAt and, for other entries, contract.AnnotationUpdatedFiles for Machines that
 // are behind, and whose nodes have the present files.
 func record(ctx context.Context, p *controller.Pass, current []Member, updates map[string]plan.Update) error {
-	behind := map[string]status.Lag{}
+	behind := map[string]outdated.Lag{}
 	for _, group := range p.Behind {
 		for _, machine := range group.Machines {
 			behind[machine.Name] = machine.Lag
@@ -31,15 +31,15 @@ func record(ctx context.Context, p *controller.Pass, current []Member, updates m
 	}
 	for _, m := range current {
 		update, annotations := updates[m.Secret], map[string]string{}
-		if lag := behind[m.Machine]; lag != status.Current && !update.At.IsZero() {
+		if lag := behind[m.Machine]; lag != outdated.Current && !update.At.IsZero() {
 			annotations[contract.AnnotationUpdatedAt] = update.At.UTC().Format(time.RFC3339)
 		}
 		i := slices.IndexFunc(configs, func(c bootstrapv1.KubeadmConfig) bool { return c.Name == m.Config })
 		removed := configs[i].Annotations[contract.AnnotationUpdatedFiles] == contract.FilesRemovedValue
 		switch lag := behind[m.Machine]; {
-		case lag == status.OldEntries && update.Files != "":
+		case lag == outdated.OldEntries && update.Files != "":
 			annotations[contract.AnnotationUpdatedFiles] = update.Files
-		case lag == status.OldContent && removed: // it has those of its entries again
+		case lag == outdated.OldContent && removed: // it has those of its entries again
 			annotations[contract.AnnotationUpdatedFiles] = ""
 		}
 		if err := annotate(ctx, p, &configs[i], annotations); err != nil {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/preview"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
 )
 
 // command runs the command line of the product as the administrator of the management cluster.
@@ -64,7 +64,7 @@ func wantPlan(t *testing.T, data preview.Data, replaced, behind identity) {
 // listed are the Machines that command status lists as behind.
 func (c *cluster) listed(t *testing.T) []string {
 	t.Helper()
-	var data struct{ Behind []status.Group }
+	var data struct{ Behind []outdated.Group }
 	text := c.command(t, "", "status", "--cluster", c.name, "--machines", "-o", "json")
 	if err := json.Unmarshal([]byte(text), &data); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func (c *cluster) listed(t *testing.T) []string {
 	return namesIn(data.Behind)
 }
 
-func namesIn(groups []status.Group) []string {
+func namesIn(groups []outdated.Group) []string {
 	names := []string{}
 	for _, group := range groups {
 		for _, machine := range group.Machines {

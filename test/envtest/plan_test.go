@@ -19,8 +19,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/preview"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
 )
 
@@ -155,7 +155,7 @@ func TestPlan_SaysWhatThenHappens(t *testing.T) {
 
 	var machines struct {
 		Version int
-		Behind  []status.Group
+		Behind  []outdated.Group
 	}
 	args := []string{"status", "--namespace", ns, "--cluster", "one", "--machines"}
 	text := commandEnds(t, 3, append(args, "-o", "json", "--fail-on", "behind")...)

@@ -9,15 +9,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
 )
 
 // clusterState is the state of a Cluster after the last pass over it.
 type clusterState struct {
 	cluster        types.NamespacedName
 	status, reason string
-	behind         status.Behind
+	behind         outdated.Behind
 	expires        time.Time
 	changed        time.Time
 	objects        []tally
@@ -39,7 +39,7 @@ func (m *memory) note(cluster client.Object, condition finding.Condition, done R
 	now := m.states[cluster.GetUID()]
 	now.cluster, now.status, now.reason = client.ObjectKeyFromObject(cluster), condition.Status, condition.Reason
 	if done.Behind != nil {
-		now.behind, now.expires = status.Sum(*done.Behind), done.expires
+		now.behind, now.expires = outdated.Sum(*done.Behind), done.expires
 		now.changed, now.objects = done.changed, tallies(done)
 	}
 	m.states[cluster.GetUID()] = now

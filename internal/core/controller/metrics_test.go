@@ -11,8 +11,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
 )
 
 func TestMetrics_CountTheLastPassOverEachCluster(t *testing.T) {
@@ -21,12 +21,12 @@ func TestMetrics_CountTheLastPassOverEachCluster(t *testing.T) {
 		return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(name)}}
 	}
 	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
-	machines := func(count int, oldest int64) *[]status.Group {
-		group := status.Group{Kind: "MachineDeployment", Name: "workers"}
+	machines := func(count int, oldest int64) *[]outdated.Group {
+		group := outdated.Group{Kind: "MachineDeployment", Name: "workers"}
 		for i := range count {
-			group.Machines = append(group.Machines, status.Machine{Created: at(oldest + int64(i))})
+			group.Machines = append(group.Machines, outdated.Machine{Created: at(oldest + int64(i))})
 		}
-		return &[]status.Group{group}
+		return &[]outdated.Group{group}
 	}
 	r := &Reporter{}
 	r.memory.note(cluster("one"), finding.Condition{Status: "False", Reason: "InvalidSettings"}, Result{})

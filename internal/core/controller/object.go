@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -104,12 +104,12 @@ func rolloutOf(after metav1.Time, created []time.Time) time.Time {
 }
 
 // groupsOf returns the control plane or the pools whose Machines get their bootstrap data from an object.
-func groupsOf(o Object) (groups []status.Group) {
+func groupsOf(o Object) (groups []outdated.Group) {
 	if o.Kind == plan.KindControlPlane {
-		return []status.Group{{Kind: o.Kind, Name: o.GetName()}}
+		return []outdated.Group{{Kind: o.Kind, Name: o.GetName()}}
 	}
 	for _, pool := range o.Pools {
-		groups = append(groups, status.Group{Kind: pool.Kind, Name: pool.Object})
+		groups = append(groups, outdated.Group{Kind: pool.Kind, Name: pool.Object})
 	}
 	return groups
 }

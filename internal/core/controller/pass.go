@@ -14,9 +14,9 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -32,7 +32,7 @@ type Pass struct {
 	Writer *Writer
 	// Reconciled are the bootstrap objects in use after they are written, and Behind the Machines that are behind them.
 	Reconciled []Reconciled
-	Behind     []status.Group
+	Behind     []outdated.Group
 
 	// topology is nil for a Cluster without one.
 	topology *Topology

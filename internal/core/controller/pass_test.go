@@ -27,10 +27,10 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/backoff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -334,12 +334,12 @@ func TestWaiting_IsANoteWhileAllNodesHaveTheFiles(t *testing.T) {
 	t.Parallel()
 	waits := finding.Finding{Reason: contract.ReasonWaitingForRollout, Message: "it waits"}
 	other := finding.Finding{Reason: contract.ReasonConflictingFile, Message: "a file"}
-	controlPlane := []status.Group{{Kind: plan.KindControlPlane, Name: "cp"}}
-	pool := []status.Group{{Kind: settings.KindMachineDeployment, Name: "md"}}
+	controlPlane := []outdated.Group{{Kind: plan.KindControlPlane, Name: "cp"}}
+	pool := []outdated.Group{{Kind: settings.KindMachineDeployment, Name: "md"}}
 	for name, test := range map[string]struct {
 		rollout, kind string
 		disabled      bool
-		behind        []status.Group
+		behind        []outdated.Group
 		note          bool
 	}{
 		"all have them":                       {rollout: "OnNodes", kind: plan.KindControlPlane, note: true},

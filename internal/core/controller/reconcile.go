@@ -15,9 +15,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -209,8 +209,8 @@ type Result struct {
 	Reconciled []Reconciled
 	// Behind are the Machines whose bootstrap data is not what a new Machine would get, by control plane and pool, nil if
 	// that is not known. RolledOut are those that the pass has made Cluster API replace.
-	Behind    *[]status.Group
-	RolledOut []status.Group
+	Behind    *[]outdated.Group
+	RolledOut []outdated.Group
 
 	// others are objects of which only changes are reported: KubeadmConfigs, and templates that are not in use.
 	others []Reconciled
@@ -226,7 +226,7 @@ type Result struct {
 }
 
 // Drifting are the groups of Machines, without their Machines, that the topology controller will replace.
-func (r Result) Drifting() (groups []status.Group) {
+func (r Result) Drifting() (groups []outdated.Group) {
 	for _, o := range r.Reconciled {
 		if o.Drift != None {
 			groups = append(groups, groupsOf(o.Object)...)
@@ -251,13 +251,13 @@ func (r *Result) summarize(cluster settings.Cluster, unsupported bool) {
 }
 
 // waiting returns the findings about control planes that wait: a note, if none of their Machines is behind.
-func waiting(objects []Reconciled, behind []status.Group) (found []finding.Finding) {
+func waiting(objects []Reconciled, behind []outdated.Group) (found []finding.Finding) {
 	for _, o := range objects {
 		if o.Waits == nil {
 			continue
 		}
 		f := *o.Waits
-		if !slices.ContainsFunc(behind, func(g status.Group) bool { return g.Kind == o.Kind }) {
+		if !slices.ContainsFunc(behind, func(g outdated.Group) bool { return g.Kind == o.Kind }) {
 			f = finding.Finding{Message: o.String() + " gets its entries with its next rollout; its nodes have the files"}
 		}
 		found = append(found, f)

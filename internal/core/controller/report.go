@@ -22,7 +22,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 )
 
 // Reporter writes the condition of Clusters. Its methods can be called concurrently.
@@ -68,7 +68,7 @@ func (r *Reporter) condition() Condition {
 func (r *Reporter) Remove(ctx context.Context, cluster *clusterv1.Cluster, done Result) error {
 	changes := changesOf(done)
 	r.memory.forgetState(cluster.UID)
-	err := r.record(ctx, cluster, &[]status.Group{})
+	err := r.record(ctx, cluster, &[]outdated.Group{})
 	if err == nil {
 		err = r.condition().Remove(ctx, cluster)
 	}
@@ -82,11 +82,11 @@ func (r *Reporter) Remove(ctx context.Context, cluster *clusterv1.Cluster, done 
 }
 
 // record writes the counts of a pass into the annotation of a Cluster, if they differ. nil is that they are not known.
-func (r *Reporter) record(ctx context.Context, cluster *clusterv1.Cluster, behind *[]status.Group) error {
+func (r *Reporter) record(ctx context.Context, cluster *clusterv1.Cluster, behind *[]outdated.Group) error {
 	if behind == nil {
 		return nil
 	}
-	text := status.Record(*behind)
+	text := outdated.Text(*behind)
 	if text == cluster.Annotations[contract.AnnotationMachinesBehind] {
 		return nil
 	}

@@ -22,16 +22,16 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
 // behind are the Machines of a control plane or MachineDeployment whose bootstrap data differs from that of a new one.
 type behind struct {
-	status.Group
+	outdated.Group
 
 	// replaceable is the creation time of the youngest Machine that only spec.rollout.after replaces, or the zero time.
 	// Cluster API replaces Machines of a control plane, or of a topology, whose entries differ.
@@ -58,7 +58,7 @@ func (c *Controller) rollOut(ctx context.Context, p *Pass, done *Result) (out Ou
 		}
 	}
 	done.Behind, done.expires, done.changed = &p.Behind, p.expires, changed
-	if sentence := status.Sentence(p.Behind); sentence != "" {
+	if sentence := outdated.Sentence(p.Behind); sentence != "" {
 		out.Find(finding.Finding{Message: sentence, Progress: true})
 	}
 	out.Find(waiting(p.Reconciled, p.Behind)...)
@@ -118,29 +118,29 @@ func (c *Controller) behind(ctx context.Context, p *Pass) (groups []behind, late
 func lagging(memory *world.Memory, configs []*bootstrapv1.KubeadmConfig, o Reconciled, kind, name string,
 	changed time.Time,
 ) behind {
-	group := behind{Group: status.Group{Kind: kind, Name: name}}
+	group := behind{Group: outdated.Group{Kind: kind, Name: name}}
 	for _, config := range configs {
 		at := memory.FirstMade(config.UID, madeAt(config))
 		update := plan.UpdateOf(config.Annotations)
 		lag := plan.LagOf(kinds.View(config), *o.Recipe, at, update, changed)
 		// Cluster API writes the new spec before an extension has changed the Machine.
 		_, updating := config.Annotations[clusterv1.UpdateInProgressAnnotation]
-		if updating && lag == status.Current {
-			lag = status.OldEntries
+		if updating && lag == outdated.Current {
+			lag = outdated.OldEntries
 		}
-		if lag == status.Current {
+		if lag == outdated.Current {
 			continue
 		}
-		group.Machines = append(group.Machines, status.Machine{
+		group.Machines = append(group.Machines, outdated.Machine{
 			Name: metav1.GetControllerOf(config).Name, Lag: lag, Updated: update.Has(changed),
 			Created: config.CreationTimestamp.Time, Made: at,
 		})
-		byItself := updating || lag == status.OldEntries && (kind == plan.KindControlPlane || o.IsTopologyOwned())
+		byItself := updating || lag == outdated.OldEntries && (kind == plan.KindControlPlane || o.IsTopologyOwned())
 		if created := config.CreationTimestamp.Time; !byItself && created.After(group.replaceable) {
 			group.replaceable = created
 		}
 	}
-	slices.SortFunc(group.Machines, func(a, b status.Machine) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(group.Machines, func(a, b outdated.Machine) int { return cmp.Compare(a.Name, b.Name) })
 	return group
 }
 

@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -271,7 +271,7 @@ func TestReplace_SetsTheTimeOnce(t *testing.T) {
 			c := rollingController(s, writer)
 			c.reporter.Recorder = recorder
 			cluster := &clusterv1.Cluster{ObjectMeta: named("one"), Spec: clusterv1.ClusterSpec{Topology: test.topology}}
-			group := behind{Group: status.Group{Kind: test.kind, Name: "g"}, replaceable: created}
+			group := behind{Group: outdated.Group{Kind: test.kind, Name: "g"}, replaceable: created}
 			done, err := c.replace(t.Context(), &Pass{Cluster: cluster, current: true}, group)
 			if failed := errors.Is(test.refusal, refused); (err != nil) != failed || done != (test.write != "" && !failed) ||
 				(len(recorder.Events) == 1) != done {

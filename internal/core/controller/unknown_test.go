@@ -19,9 +19,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/backoff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -157,7 +157,7 @@ func TestRollOut_LosesNothingUnknown(t *testing.T) {
 			c := rollingController(&s.shown, nil)
 			c.Client, c.reader = s, Reader{Client: s}
 			done, err := c.replace(t.Context(), &Pass{Cluster: cluster, current: true},
-				behind{Group: status.Group{Kind: kind, Name: "g"}, replaceable: noon().Add(-time.Hour)})
+				behind{Group: outdated.Group{Kind: kind, Name: "g"}, replaceable: noon().Add(-time.Hour)})
 			if after := s.texts["Cluster"]; err != nil || !done || !strings.Contains(after, set) ||
 				strings.Count(after, unknown) != strings.Count(before, unknown) {
 				t.Errorf("done %v, error %v: %s has become %s", done, err, before, after)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 )
 
 // done records the writes and events of a Reporter about a Cluster, one line each. refuses is the answer to every write.
@@ -89,8 +89,8 @@ func TestReporter_WritesWhatDiffers(t *testing.T) {
 	d := &done{cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: "5", Annotations: map[string]string{}}}}
 	r := &Reporter{Client: d, Recorder: d, Now: func() time.Time { return time.Unix(1, 0) }}
 	refused := errors.New("refused")
-	group := []status.Group{{Kind: "MachineDeployment", Name: "md", Machines: []status.Machine{{Name: "m"}}}}
-	behind := status.Record(group)
+	group := []outdated.Group{{Kind: "MachineDeployment", Name: "md", Machines: []outdated.Machine{{Name: "m"}}}}
+	behind := outdated.Text(group)
 	invalid := []finding.Finding{{Reason: contract.ReasonInvalidSettings, Message: "bad"}}
 	quote := func(text string) string { data, _ := json.Marshal(text); return string(data) }
 	for _, step := range []struct {
@@ -119,7 +119,7 @@ func TestReporter_WritesWhatDiffers(t *testing.T) {
 		{"other settings", Result{Outcome: Outcome{Findings: invalid}}, false, nil, "apply InvalidSettings\nevent Validate InvalidProxySettings: bad", 1},
 		{
 			"nobody is behind",
-			Result{Outcome: Outcome{Findings: invalid}, Behind: &[]status.Group{}},
+			Result{Outcome: Outcome{Findings: invalid}, Behind: &[]outdated.Group{}},
 			false, nil,
 			`patch {"metadata":{"annotations":{"` + contract.AnnotationMachinesBehind + `":null},"uid":"1"}}`, 1,
 		},

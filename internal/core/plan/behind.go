@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -35,26 +35,26 @@ func UpdateOf(annotations map[string]string) Update {
 //
 // The empty recipe asks for no managed entry. A spec that conflicts with the recipe, for example because the user has
 // removed a file since, has old entries.
-func LagOf(spec patch.Spec, recipe patch.Recipe, made time.Time, updated Update, changed time.Time) status.Lag {
+func LagOf(spec patch.Spec, recipe patch.Recipe, made time.Time, updated Update, changed time.Time) outdated.Lag {
 	removed := updated.Files == contract.FilesRemovedValue
 	if len(recipe.Files) == 0 && len(recipe.First) == 0 {
 		if patch.IsPatched(spec) && !removed {
-			return status.OldEntries
+			return outdated.OldEntries
 		}
-		return status.Current
+		return outdated.Current
 	}
 	goal, err := patch.Ensure(spec, recipe)
 	old := err != nil || len(goal.Edits) > 0
 	files := patch.FilesDigest(recipe)
 	switch {
 	case old && (files == "" || updated.Files != files || updated.At.Before(changed)):
-		return status.OldEntries
+		return outdated.OldEntries
 	case !old && removed:
-		return status.OldContent
+		return outdated.OldContent
 	case !old && !changed.IsZero() && !made.After(changed) && updated.At.Before(changed):
-		return status.OldContent
+		return outdated.OldContent
 	}
-	return status.Current
+	return outdated.Current
 }
 
 // Replaces reports whether rollout.after, if it were set to now, would replace a Machine that the present value does

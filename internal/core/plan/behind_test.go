@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -24,32 +24,32 @@ func TestLagOf(t *testing.T) {
 		spec                   patch.Spec
 		recipe                 patch.Recipe
 		made, updated, changed time.Time
-		want                   status.Lag
+		want                   outdated.Lag
 		files                  string // of the update
 	}{
-		"made of the recipe, and the Secret never changed":        {ensured(t, own()), recipe, second(1), time.Time{}, time.Time{}, status.Current, ""},
-		"made after the Secret changed":                           {ensured(t, own()), recipe, second(2), time.Time{}, second(1), status.Current, ""},
-		"made before the Secret changed":                          {ensured(t, own()), recipe, second(1), time.Time{}, second(2), status.OldContent, ""},
-		"made in the second in which the Secret changed":          {ensured(t, own()), recipe, second(1), time.Time{}, second(1), status.OldContent, ""},
-		"its node updated to the content":                         {ensured(t, own()), recipe, second(1), second(2), second(2), status.Current, ""},
-		"changed again since its node was updated":                {ensured(t, own()), recipe, second(1), second(2), second(3), status.OldContent, ""},
-		"its node updated, and other entries":                     {damaged, recipe, second(1), second(2), second(2), status.OldEntries, ""},
-		"without managed entries":                                 {own(), recipe, second(2), time.Time{}, time.Time{}, status.OldEntries, ""},
-		"without a managed command":                               {damaged, recipe, second(2), time.Time{}, time.Time{}, status.OldEntries, ""},
-		"with a file of the user in the way":                      {conflict, recipe, second(1), time.Time{}, time.Time{}, status.OldEntries, ""},
-		"with managed entries that nobody wants any more":         {ensured(t, own()), patch.Recipe{}, second(1), time.Time{}, second(2), status.OldEntries, ""},
-		"without managed entries, and nobody wants any":           {own(), patch.Recipe{}, second(1), time.Time{}, second(2), status.Current, ""},
-		"an empty spec without managed entries is behind as well": {patch.Spec{}, recipe, second(1), time.Time{}, time.Time{}, status.OldEntries, ""},
-		"its node has the files, and the content":                 {damaged, recipe, second(1), second(2), second(2), status.Current, files},
-		"its node has the files, the Secret never changed":        {own(), recipe, second(1), time.Time{}, time.Time{}, status.Current, files},
-		"its node has the files instead of the user's":            {conflict, recipe, second(1), time.Time{}, time.Time{}, status.Current, files},
-		"its node has the files, and not the content":             {damaged, recipe, second(1), second(2), second(3), status.OldEntries, files},
-		"its node has other files":                                {damaged, recipe, second(1), second(2), second(2), status.OldEntries, patch.FilesDigest(patch.Recipe{})},
-		"its node has the files, and static Pods no variables":    {own(), static, second(1), second(2), second(2), status.OldEntries, patch.FilesDigest(static)},
-		"its node has lost the files of its entries":              {ensured(t, own()), recipe, second(1), second(2), time.Time{}, status.OldContent, contract.FilesRemovedValue},
-		"its node has lost its files, and other entries":          {damaged, recipe, second(1), second(2), time.Time{}, status.OldEntries, contract.FilesRemovedValue},
-		"its node has lost the files that nobody wants any more":  {ensured(t, own()), patch.Recipe{}, second(1), time.Time{}, second(2), status.Current, contract.FilesRemovedValue},
-		"its node had the files, and its spec is current":         {ensured(t, own()), recipe, second(1), second(2), second(3), status.OldContent, files},
+		"made of the recipe, and the Secret never changed":        {ensured(t, own()), recipe, second(1), time.Time{}, time.Time{}, outdated.Current, ""},
+		"made after the Secret changed":                           {ensured(t, own()), recipe, second(2), time.Time{}, second(1), outdated.Current, ""},
+		"made before the Secret changed":                          {ensured(t, own()), recipe, second(1), time.Time{}, second(2), outdated.OldContent, ""},
+		"made in the second in which the Secret changed":          {ensured(t, own()), recipe, second(1), time.Time{}, second(1), outdated.OldContent, ""},
+		"its node updated to the content":                         {ensured(t, own()), recipe, second(1), second(2), second(2), outdated.Current, ""},
+		"changed again since its node was updated":                {ensured(t, own()), recipe, second(1), second(2), second(3), outdated.OldContent, ""},
+		"its node updated, and other entries":                     {damaged, recipe, second(1), second(2), second(2), outdated.OldEntries, ""},
+		"without managed entries":                                 {own(), recipe, second(2), time.Time{}, time.Time{}, outdated.OldEntries, ""},
+		"without a managed command":                               {damaged, recipe, second(2), time.Time{}, time.Time{}, outdated.OldEntries, ""},
+		"with a file of the user in the way":                      {conflict, recipe, second(1), time.Time{}, time.Time{}, outdated.OldEntries, ""},
+		"with managed entries that nobody wants any more":         {ensured(t, own()), patch.Recipe{}, second(1), time.Time{}, second(2), outdated.OldEntries, ""},
+		"without managed entries, and nobody wants any":           {own(), patch.Recipe{}, second(1), time.Time{}, second(2), outdated.Current, ""},
+		"an empty spec without managed entries is behind as well": {patch.Spec{}, recipe, second(1), time.Time{}, time.Time{}, outdated.OldEntries, ""},
+		"its node has the files, and the content":                 {damaged, recipe, second(1), second(2), second(2), outdated.Current, files},
+		"its node has the files, the Secret never changed":        {own(), recipe, second(1), time.Time{}, time.Time{}, outdated.Current, files},
+		"its node has the files instead of the user's":            {conflict, recipe, second(1), time.Time{}, time.Time{}, outdated.Current, files},
+		"its node has the files, and not the content":             {damaged, recipe, second(1), second(2), second(3), outdated.OldEntries, files},
+		"its node has other files":                                {damaged, recipe, second(1), second(2), second(2), outdated.OldEntries, patch.FilesDigest(patch.Recipe{})},
+		"its node has the files, and static Pods no variables":    {own(), static, second(1), second(2), second(2), outdated.OldEntries, patch.FilesDigest(static)},
+		"its node has lost the files of its entries":              {ensured(t, own()), recipe, second(1), second(2), time.Time{}, outdated.OldContent, contract.FilesRemovedValue},
+		"its node has lost its files, and other entries":          {damaged, recipe, second(1), second(2), time.Time{}, outdated.OldEntries, contract.FilesRemovedValue},
+		"its node has lost the files that nobody wants any more":  {ensured(t, own()), patch.Recipe{}, second(1), time.Time{}, second(2), outdated.Current, contract.FilesRemovedValue},
+		"its node had the files, and its spec is current":         {ensured(t, own()), recipe, second(1), second(2), second(3), outdated.OldContent, files},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -46,7 +46,7 @@ func inPlace(ctx context.Context, api client.Reader, cluster *clusterv1.Cluster,
 		one := InPlace{Kind: group.Kind, Name: group.Name, Machines: []string{}}
 		for _, machine := range group.Machines {
 			// A Machine whose static Pods lack the variables stays behind when its node has the files.
-			has := machine.Updated && machine.Lag == status.OldEntries && patch.FilesDigest(*from.Recipe) == ""
+			has := machine.Updated && machine.Lag == outdated.OldEntries && patch.FilesDigest(*from.Recipe) == ""
 			if node := nodes[machine.Name]; node != "" && (begins || !has) {
 				one.Machines, one.Nodes = append(one.Machines, machine.Name), append(one.Nodes, node)
 			}
@@ -76,7 +76,7 @@ func inPlace(ctx context.Context, api client.Reader, cluster *clusterv1.Cluster,
 }
 
 // behind are the Machines that are behind, none if that is not known.
-func (r Result) behind() []status.Group {
+func (r Result) behind() []outdated.Group {
 	if r.Behind == nil {
 		return nil
 	}

@@ -29,10 +29,11 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/reported"
 )
 
 // Options select the Clusters of a preview.
@@ -76,7 +77,7 @@ type Result struct {
 	// Hint says why the controller configures no proxy for the Cluster, "" if it does.
 	Hint string
 	// Before is the status of the Cluster before the change.
-	Before status.Row
+	Before reported.Row
 	// Writes are in their order, without writes that only report.
 	Writes []Write
 	Rolls  []Roll
@@ -174,7 +175,7 @@ func (r *runner) try(ctx context.Context) (Result, error) {
 	if err := api.Get(ctx, key, cluster); err != nil {
 		return Result{}, fmt.Errorf("reading Cluster %s: %w", key, err)
 	}
-	result, were := Result{Before: status.RowOf(cluster, nil)}, inPlaceTargets(cluster)
+	result, were := Result{Before: reported.RowOf(cluster, nil)}, inPlaceTargets(cluster)
 	if r.world == nil {
 		changed, err := tryOut(ctx, api, o.Namespace, o.Changes)
 		if err != nil {
@@ -248,8 +249,8 @@ func (r Result) Unmet(behind, condition bool) (why []string) {
 	switch {
 	case behind && !known:
 		why = append(why, "which Machines are behind is not known")
-	case behind && status.Sum(*r.Behind).Machines > 0:
-		why = append(why, status.Sentence(*r.Behind))
+	case behind && outdated.Sum(*r.Behind).Machines > 0:
+		why = append(why, outdated.Sentence(*r.Behind))
 	}
 	if behind && !known || condition && r.Condition.Status != string(metav1.ConditionTrue) {
 		text := cmp.Or(r.Hint, "it is being deleted")
@@ -263,7 +264,7 @@ func (r Result) Unmet(behind, condition bool) (why []string) {
 
 // IsKnown reports whether the pass has compared all Machines that are patched.
 func (r Result) IsKnown() bool {
-	return r.Behind != nil && status.IsKnown(r.Condition.Status, r.Condition.Reason)
+	return r.Behind != nil && reported.IsKnown(r.Condition.Status, r.Condition.Reason)
 }
 
 // Differs reports whether the controller, without any change to try out, would write other values into a generated

@@ -15,31 +15,32 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/reported"
 )
 
 func TestPrint_SaysWhatIsReplacedAndWhatStays(t *testing.T) {
 	t.Parallel()
-	group := func(kind, name string, lag status.Lag, machines ...string) status.Group {
-		g := status.Group{Kind: kind, Name: name}
+	group := func(kind, name string, lag outdated.Lag, machines ...string) outdated.Group {
+		g := outdated.Group{Kind: kind, Name: name}
 		for _, machine := range machines {
-			g.Machines = append(g.Machines, status.Machine{Name: machine, Lag: lag, Created: time.Unix(0, 0)})
+			g.Machines = append(g.Machines, outdated.Machine{Name: machine, Lag: lag, Created: time.Unix(0, 0)})
 		}
 		return g
 	}
-	behind := []status.Group{
-		group(plan.KindControlPlane, "cp", status.OldEntries, "cp-a"), group("MachineDeployment", "md", status.OldContent, "md-a", "md-b"),
-		group("MachineDeployment", "gpu", status.OldContent, "gpu-a"),
-		group("MachineDeployment", "mixed", status.OldContent, "mixed-a", "mixed-b"),
+	behind := []outdated.Group{
+		group(plan.KindControlPlane, "cp", outdated.OldEntries, "cp-a"), group("MachineDeployment", "md", outdated.OldContent, "md-a", "md-b"),
+		group("MachineDeployment", "gpu", outdated.OldContent, "gpu-a"),
+		group("MachineDeployment", "mixed", outdated.OldContent, "mixed-a", "mixed-b"),
 	}
 	result := Result{
 		Preview: controller.Preview{
 			Result:    controller.Result{Behind: &behind},
 			Condition: finding.Condition{Status: "True", Reason: "Configured", Message: "fine"},
 		},
-		Before: status.Row{Namespace: "team", Name: "prod"},
+		Before: reported.Row{Namespace: "team", Name: "prod"},
 		Writes: []Write{{"update", "Secret", "prod-proxy-files", true}, {"patch", "KubeadmConfig", "x", false}},
 		Rolls:  []Roll{{plan.KindControlPlane, "cp", []string{"cp-a", "cp-b"}, "it changes"}},
 		InPlace: []InPlace{

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 )
 
 // Data is a result for programs.
@@ -23,9 +23,9 @@ type Data struct {
 	Writes []Write `json:"writes"`
 	// Replaced are the Machines that are replaced at once, InPlace the nodes that are changed in place, Behind the
 	// Machines that stay unchanged.
-	Replaced []Roll         `json:"replaced"`
-	InPlace  []InPlace      `json:"inPlace"`
-	Behind   []status.Group `json:"behind"`
+	Replaced []Roll           `json:"replaced"`
+	InPlace  []InPlace        `json:"inPlace"`
+	Behind   []outdated.Group `json:"behind"`
 	// Before and After are the condition; nil is none.
 	Before *Condition `json:"before,omitempty"`
 	After  *Condition `json:"after,omitempty"`
@@ -57,13 +57,13 @@ func conditionOf(c finding.Condition) *Condition {
 }
 
 // left are the groups of Machines that are behind, and are neither replaced nor changed in place.
-func (r Result) left() []status.Group {
-	left := []status.Group{}
+func (r Result) left() []outdated.Group {
+	left := []outdated.Group{}
 	for _, group := range r.behind() {
 		if slices.ContainsFunc(r.Rolls, func(roll Roll) bool { return roll.Kind == group.Kind && roll.Name == group.Name }) {
 			continue
 		}
-		machines := slices.DeleteFunc(slices.Clone(group.Machines), func(m status.Machine) bool {
+		machines := slices.DeleteFunc(slices.Clone(group.Machines), func(m outdated.Machine) bool {
 			return slices.ContainsFunc(r.InPlace, func(i InPlace) bool { return slices.Contains(i.Machines, m.Name) })
 		})
 		if group.Machines = machines; len(machines) > 0 {

@@ -14,93 +14,20 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/reported"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func group(kind, name string, created ...time.Time) status.Group {
-	g := status.Group{Kind: kind, Name: name}
+func group(kind, name string, created ...time.Time) outdated.Group {
+	g := outdated.Group{Kind: kind, Name: name}
 	for i, at := range created {
-		g.Machines = append(g.Machines, status.Machine{Name: fmt.Sprintf("%s-%d", name, i), Created: at, Made: at})
+		g.Machines = append(g.Machines, outdated.Machine{Name: fmt.Sprintf("%s-%d", name, i), Created: at, Made: at})
 	}
 	return g
-}
-
-func TestRecord_ComesBackAsItWas(t *testing.T) {
-	t.Parallel()
-	groups := []status.Group{
-		group(plan.KindControlPlane, "cp", noon.Add(time.Hour), noon, noon.Add(2*time.Hour)), group("MachineDeployment", "empty"),
-		group("MachinePool", `"rude" %s`+"\n\x1b[2J", noon.In(time.FixedZone("east", 3600)).Add(900*time.Millisecond)),
-	}
-	text := status.Record(groups)
-	if text != status.Record(groups) {
-		t.Error("the same groups make different records")
-	}
-	got, err := status.ParseRecord(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []status.Behind{
-		{Kind: plan.KindControlPlane, Name: "cp", Machines: 3, Oldest: noon},
-		{Kind: "MachinePool", Name: `"rude" %s` + "\n\x1b[2J", Machines: 1, Oldest: noon},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if text := status.Record(groups[1:2]); text != "" {
-		t.Errorf("the record of nothing is %q", text)
-	}
-}
-
-func TestRecord_IsBounded(t *testing.T) {
-	t.Parallel()
-	var groups []status.Group
-	for i := range 5000 {
-		groups = append(groups, group("MachineDeployment", fmt.Sprint(strings.Repeat("x", 240), i), noon.Add(-time.Duration(i)*time.Hour)))
-	}
-	text := status.Record(groups)
-	got, err := status.ParseRecord(text)
-	if err != nil || len(text) > 64<<10 {
-		t.Fatalf("%d bytes, %v", len(text), err)
-	}
-	if last := got[len(got)-1]; len(got) != 101 || last.Machines != 4900 || last.Name != "" ||
-		!last.Oldest.Equal(noon.Add(-4999*time.Hour)) {
-		t.Errorf("%d groups, the last one %+v", len(got), last)
-	}
-	for _, bad := range []string{"x", "{}", `[{"machines":0}]`, `[{"machines":-1,"kind":"MachinePool"}]`, `["a"]`} {
-		if behind, err := status.ParseRecord(bad); err == nil {
-			t.Errorf("%s is accepted as %+v", bad, behind)
-		}
-	}
-}
-
-func TestSentence_CountsAllMachinesAndNamesTheFirst(t *testing.T) {
-	t.Parallel()
-	of := func(kind, name string, count int) status.Group { return group(kind, name, make([]time.Time, count)...) }
-	var crowd []status.Group
-	for i := range 12 {
-		crowd = append(crowd, of("MachineDeployment", fmt.Sprintf("md%02d", i), 2))
-	}
-	for want, groups := range map[string][]status.Group{
-		"": nil,
-		"1 Machine of MachineDeployment md has outdated proxy settings: md-0": {of("MachineDeployment", "md", 1), of("MachinePool", "none", 0)},
-
-		"3 Machines of KubeadmControlPlane cp have outdated proxy settings: cp-0, cp-1, cp-2":                 {of(plan.KindControlPlane, "cp", 3)},
-		"5 Machines of MachineDeployment md have outdated proxy settings: md-0, md-1, md-2 and 2 more":        {of("MachineDeployment", "md", 5)},
-		"1001 Machines of MachineDeployment m have outdated proxy settings: m-0, m-1, m-2 and 998 more":       {of("MachineDeployment", "m", 1001)},
-		"2 Machines have outdated proxy settings: 1 of KubeadmControlPlane c (c-0), 1 of MachinePool p (p-0)": {of(plan.KindControlPlane, "c", 1), of("MachinePool", "p", 1)},
-		"7 Machines have outdated proxy settings: 3 of KubeadmControlPlane c (c-0, c-1, c-2), 4 of MachineDeployment m (m-0, m-1, m-2 and 1 more)": {
-			of(plan.KindControlPlane, "c", 3), of("MachineDeployment", "empty", 0), of("MachineDeployment", "m", 4),
-		},
-		"24 Machines have outdated proxy settings: 2 of MachineDeployment md00 (md00-0, md00-1), 2 of MachineDeployment md01 " +
-			"(md01-0, md01-1), 2 of MachineDeployment md02 (md02-0, md02-1) and 18 more": crowd,
-	} {
-		if got := status.Sentence(groups); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
 }
 
 // cluster is a Cluster with a condition and a record.
@@ -131,15 +58,15 @@ func cluster(namespace, name, conditionStatus, reason, record string, annotation
 func clusters() ([]clusterv1.Cluster, []metav1.PartialObjectMetadata) {
 	hosted := cluster("b", "hosted", "False", contract.ReasonTemplateNotSupported, "")
 	hosted.Spec.ControlPlaneRef.Kind = "KamajiControlPlane"
-	old := []status.Group{
+	old := []outdated.Group{
 		group(plan.KindControlPlane, "cp", noon.Add(-90*time.Minute), noon), group("MachineDeployment", "md", noon.Add(-73*time.Hour)),
 		group("MachinePool", "mp", noon),
 	}
 	all := []clusterv1.Cluster{
 		hosted,
 		cluster("b", "fine", "True", contract.ReasonConfigured, ""),
-		cluster("a", "rotated", "True", contract.ReasonConfigured, status.Record(old)),
-		cluster("a", "waits", "False", contract.ReasonWaitingForRollout, status.Record(old[:1])),
+		cluster("a", "rotated", "True", contract.ReasonConfigured, outdated.Text(old)),
+		cluster("a", "waits", "False", contract.ReasonWaitingForRollout, outdated.Text(old[:1])),
 		cluster("a", "new", "", "", ""),
 		cluster("a", "typo", "False", contract.ReasonInvalidSettings, "", contract.AnnotationRollout, "now",
 			contract.AnnotationSecret, "x\x1b[2J\nb   fake"),
@@ -159,7 +86,7 @@ func clusters() ([]clusterv1.Cluster, []metav1.PartialObjectMetadata) {
 
 func TestTable_HasARowForEachCluster(t *testing.T) {
 	t.Parallel()
-	rows := status.Rows(clusters())
+	rows := reported.Rows(clusters())
 	var out bytes.Buffer
 	if err := (status.Table{Namespaces: true, Now: noon}).Write(&out, true, rows...); err != nil {
 		t.Fatal(err)
@@ -193,7 +120,7 @@ b           hosted    -   not patched     unknown      -        False   Template
 
 func TestRows_SayTheSameInJSON(t *testing.T) {
 	t.Parallel()
-	rows := status.Rows(clusters())
+	rows := reported.Rows(clusters())
 	text, err := json.Marshal(rows[4]) //nolint:gosec // a name of a Secret
 	if err != nil {
 		t.Fatal(err)
@@ -212,8 +139,8 @@ func TestRows_SayTheSameInJSON(t *testing.T) {
 
 func TestMachineTable_SaysWhatTheyHave(t *testing.T) {
 	t.Parallel()
-	groups := []status.Group{group(plan.KindControlPlane, "cp", noon), group("MachineDeployment", "md", noon)}
-	groups[0].Machines[0].Lag, groups[1].Machines[0].Lag = status.OldContent, status.OldEntries
+	groups := []outdated.Group{group(plan.KindControlPlane, "cp", noon), group("MachineDeployment", "md", noon)}
+	groups[0].Machines[0].Lag, groups[1].Machines[0].Lag = outdated.OldContent, outdated.OldEntries
 	var out bytes.Buffer
 	if err := status.MachineTable(&out, groups, noon.Add(5*time.Hour)); err != nil {
 		t.Fatal(err)
@@ -231,14 +158,14 @@ md-0      MachineDeployment/md     other files or commands   2026-01-01T12:00:00
 // Machines in every pass, whether the workload cluster answers or not.
 func TestRowOf_KnowsMachinesDuringAnUpdateInPlace(t *testing.T) {
 	t.Parallel()
-	record := status.Record([]status.Group{group("MachineDeployment", "md", noon)})
-	for reason, want := range map[string]status.State{
-		contract.ReasonInPlaceProgressing: status.UpToDate, contract.ReasonInPlaceFailed: status.UpToDate,
-		contract.ReasonInPlaceUnknown: status.UpToDate, contract.ReasonInvalidSettings: status.Unknown,
+	record := outdated.Text([]outdated.Group{group("MachineDeployment", "md", noon)})
+	for reason, want := range map[string]reported.State{
+		contract.ReasonInPlaceProgressing: reported.UpToDate, contract.ReasonInPlaceFailed: reported.UpToDate,
+		contract.ReasonInPlaceUnknown: reported.UpToDate, contract.ReasonInvalidSettings: reported.Unknown,
 	} {
 		one := cluster("a", "one", "Unknown", reason, record)
-		row := status.RowOf(&one, nil)
-		if row.ControlPlane.State != want || row.Pools.State != status.MachinesBehind || row.IsInPlace() != (want == status.UpToDate) {
+		row := reported.RowOf(&one, nil)
+		if row.ControlPlane.State != want || row.Pools.State != reported.MachinesBehind || row.IsInPlace() != (want == reported.UpToDate) {
 			t.Errorf("%s: %+v", reason, row)
 		}
 	}
@@ -253,15 +180,15 @@ func TestIsCurrent_NeedsAComparison(t *testing.T) {
 		contract.ReasonInternalError: false, contract.ReasonConflictingFile: false,
 	} {
 		one := cluster("a", "one", "False", reason, "")
-		if row := status.RowOf(&one, nil); row.IsCurrent() != want {
+		if row := reported.RowOf(&one, nil); row.IsCurrent() != want {
 			t.Errorf("%s: %t", reason, row.IsCurrent())
 		}
 	}
 	for reason, want := range map[string]bool{contract.ReasonConfigured: true, contract.ReasonTemplateNotSupported: false} {
 		hosted := cluster("a", "hosted", map[bool]string{true: "True", false: "False"}[want], reason, "")
 		hosted.Spec.ControlPlaneRef.Kind = "KamajiControlPlane"
-		row := status.RowOf(&hosted, nil)
-		if row.IsCurrent() != want || row.ControlPlane.State != status.NotPatched {
+		row := reported.RowOf(&hosted, nil)
+		if row.IsCurrent() != want || row.ControlPlane.State != reported.NotPatched {
 			t.Errorf("a control plane of another kind, %s: %+v", reason, row)
 		}
 	}
@@ -276,7 +203,7 @@ func TestTable_ShowsPausedClustersAndWhatIsPublished(t *testing.T) {
 		{Type: contract.ConditionProxyPublished, Status: "False", Reason: "NameTaken"},
 	}
 	var out bytes.Buffer
-	if err := (status.Table{Now: noon}).Write(&out, true, status.RowOf(cluster, nil)); err != nil {
+	if err := (status.Table{Now: noon}).Write(&out, true, reported.RowOf(cluster, nil)); err != nil {
 		t.Fatal(err)
 	}
 	const want = "NAME SECRET CONTROL-PLANE POOLS OLDEST READY REASON PUBLISHED WARNING " +

@@ -1,3 +1,4 @@
+// Package status prints what the controller has reported about Clusters as tables.
 package status
 
 import (
@@ -11,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/reported"
 )
 
 // Table prints rows for people.
@@ -24,7 +27,7 @@ type Table struct {
 }
 
 // Write prints rows below the names of the columns, which are left out with header false.
-func (t Table) Write(out io.Writer, header bool, rows ...Row) error {
+func (t Table) Write(out io.Writer, header bool, rows ...reported.Row) error {
 	lines := make([][]string, 0, len(rows)+1)
 	if header {
 		lines = append(lines, t.columns("NAMESPACE", "NAME", "SECRET", "CONTROL-PLANE", "POOLS", "OLDEST",
@@ -39,7 +42,7 @@ func (t Table) Write(out io.Writer, header bool, rows ...Row) error {
 		if r.Paused {
 			reason = strings.TrimSpace(reason + " (paused)")
 		}
-		lines = append(lines, t.columns(r.Namespace, r.Name, r.Secret, r.ControlPlane.String(), r.Pools.String(),
+		lines = append(lines, t.columns(r.Namespace, r.Name, r.Secret, cell(r.ControlPlane), cell(r.Pools),
 			oldest, r.Status, reason, r.Published, r.Warning, groups(r.Behind), finding.OneLine(r.Message)))
 	}
 	return write(out, lines)
@@ -56,21 +59,21 @@ func (t Table) columns(all ...string) []string {
 	return all
 }
 
-// String is a cell of the table.
-func (m Machines) String() string {
+// cell is a cell of the table.
+func cell(m reported.Machines) string {
 	switch m.State {
-	case MachinesBehind:
+	case reported.MachinesBehind:
 		return fmt.Sprintf("%d behind", m.Behind)
-	case UpToDate:
+	case reported.UpToDate:
 		return "up to date"
-	case NotPatched:
+	case reported.NotPatched:
 		return "not patched"
 	default:
 		return "unknown"
 	}
 }
 
-func groups(behind []Behind) string {
+func groups(behind []outdated.Behind) string {
 	texts := make([]string, len(behind))
 	for i, one := range behind {
 		name := one.Kind + " " + one.Name
@@ -83,7 +86,7 @@ func groups(behind []Behind) string {
 }
 
 // MachineTable prints the Machines of groups for people. now is the time that ages are computed for.
-func MachineTable(out io.Writer, behind []Group, now time.Time) error {
+func MachineTable(out io.Writer, behind []outdated.Group, now time.Time) error {
 	lines := [][]string{{"MACHINE", "OF", "HAS", "CREATED", "AGE"}}
 	for _, group := range behind {
 		for _, machine := range group.Machines {
@@ -99,8 +102,8 @@ func MachineTable(out io.Writer, behind []Group, now time.Time) error {
 func write(out io.Writer, lines [][]string) error {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	for _, cells := range lines {
-		for i, cell := range cells {
-			if cells[i] = printable(cell); cells[i] == "" {
+		for i, text := range cells {
+			if cells[i] = printable(text); cells[i] == "" {
 				cells[i] = "-"
 			}
 		}

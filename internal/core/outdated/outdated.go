@@ -1,6 +1,6 @@
-// Package status compares the Machines of Clusters with their configuration: the record that the controller writes
-// about a Cluster, and the rows that command status makes of it.
-package status
+// Package outdated is what the controller records about the Machines of a Cluster that are behind its configuration: as
+// text in an annotation, and as a sentence in the condition.
+package outdated
 
 import (
 	"encoding/json"
@@ -161,9 +161,9 @@ func earlier(a, b time.Time) time.Time {
 // maxGroups is how many groups a record names. Those after them are one group without a kind and a name.
 const maxGroups = 100
 
-// Record returns the value of contract.AnnotationMachinesBehind, "" if no Machine is behind. The same groups make the
+// Text returns the value of contract.AnnotationMachinesBehind, "" if no Machine is behind. The same groups make the
 // same text.
-func Record(groups []Group) string {
+func Text(groups []Group) string {
 	var counts []Behind
 	for _, group := range groups {
 		if len(group.Machines) == 0 {
@@ -186,8 +186,8 @@ func Record(groups []Group) string {
 	return string(text)
 }
 
-// ParseRecord reads what Record has written. Anybody who may write to the Cluster may have changed it.
-func ParseRecord(text string) ([]Behind, error) {
+// Parse reads what Text has written. Anybody who may write to the Cluster may have changed it.
+func Parse(text string) ([]Behind, error) {
 	if text == "" {
 		return nil, nil
 	}

@@ -1,4 +1,5 @@
-package status
+// Package reported reads what the controller has reported about Clusters: a row for each.
+package reported
 
 import (
 	"cmp"
@@ -10,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 )
 
@@ -43,7 +45,7 @@ type Row struct {
 	ControlPlane Machines `json:"controlPlane"`
 	Pools        Machines `json:"pools"`
 	// Behind are the groups of Machines that are behind. One without a name is all that had no room in the record.
-	Behind []Behind `json:"behind,omitempty"`
+	Behind []outdated.Behind `json:"behind,omitempty"`
 	// Oldest is when the oldest Machine that is behind was created, nil if none is.
 	Oldest *time.Time `json:"oldest,omitempty"`
 	// Status, Reason and Message are those of the condition. They are "" before the first pass of the controller.
@@ -131,8 +133,8 @@ func RowOf(cluster *clusterv1.Cluster, generated map[string]string) Row {
 }
 
 // count fills in what a record says.
-func (r *Row) count(record, controlPlane string) {
-	behind, err := ParseRecord(record)
+func (r *Row) count(text, controlPlane string) {
+	behind, err := outdated.Parse(text)
 	known := err == nil && IsKnown(r.Status, r.Reason)
 	for _, machines := range []*Machines{&r.ControlPlane, &r.Pools} {
 		if machines.State = Unknown; known {
@@ -154,7 +156,9 @@ func (r *Row) count(record, controlPlane string) {
 		}
 		machines.State = MachinesBehind
 		machines.Behind += one.Machines
-		oldest = earlier(oldest, one.Oldest)
+		if !one.Oldest.IsZero() && (oldest.IsZero() || one.Oldest.Before(oldest)) {
+			oldest = one.Oldest
+		}
 	}
 	if !oldest.IsZero() {
 		r.Oldest = &oldest
