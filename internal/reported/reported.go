@@ -52,7 +52,7 @@ type Row struct {
 	Status  string `json:"status,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Published is the reason of condition ProxyPublished, "" without one.
+	// Published is the reason of the condition of a capability, "" without one: of outputs.
 	Published string `json:"published,omitempty"`
 	// Paused reports whether the Cluster is paused.
 	Paused bool `json:"paused,omitempty"`
@@ -72,22 +72,15 @@ func (r Row) IsCurrent() bool {
 // IsTrue reports whether the condition is True.
 func (r Row) IsTrue() bool { return r.Status == string(metav1.ConditionTrue) }
 
-// IsInPlace reports whether the condition is about an update in place. The controller alone connects to workload
-// clusters.
-func (r Row) IsInPlace() bool {
-	return isInPlace(r.Reason)
-}
+// IsRemote reports whether the reason of the condition is known from the workload cluster. The manager alone connects to
+// workload clusters.
+func (r Row) IsRemote() bool { return contract.ReasonOf(r.Reason).Remote }
 
 // IsKnown reports whether a pass that reports a condition has compared all Machines that are patched with settings that
 // can be used.
 func IsKnown(status, reason string) bool {
 	return status == string(metav1.ConditionTrue) || reason == contract.ReasonWaitingForRollout ||
-		reason == contract.ReasonRemovalWaiting || isInPlace(reason)
-}
-
-func isInPlace(reason string) bool {
-	return reason == contract.ReasonInPlaceProgressing || reason == contract.ReasonInPlaceFailed ||
-		reason == contract.ReasonInPlaceUnknown
+		reason == contract.ReasonRemovalWaiting || contract.ReasonOf(reason).Remote
 }
 
 // Rows returns the rows of Clusters by namespace and name. generated are the generated Secrets, of which only the
@@ -121,7 +114,7 @@ func RowOf(cluster *clusterv1.Cluster, generated map[string]string) Row {
 	}
 	row.Warning, _, _ = strings.Cut(generated[contract.AnnotationWarnings], ",")
 	for _, condition := range cluster.Status.Conditions {
-		if condition.Type == contract.ConditionProxyPublished {
+		if slices.Contains(contract.Conditions()[1:], condition.Type) {
 			row.Published = condition.Reason
 		}
 		if condition.Type == contract.ConditionProxyConfigured {

@@ -29,8 +29,8 @@ const (
 	// LabelGenerated marks an object that the product generated. Written by the product; its value is the name
 	// of the Cluster.
 	LabelGenerated = Domain + "/generated-for"
-	// LabelOutput marks a generated Secret of AnnotationPublish, which no node reads, with the end of the Secret's name,
-	// and an object that is applied to a workload cluster, with the name of its output.
+	// LabelOutput marks a generated Secret that no node reads with the end of the Secret's name, and an object that is
+	// applied to a workload cluster with the name of its output.
 	LabelOutput = Domain + "/output"
 	// LabelNodeFiles on a Node of a workload cluster is the version of the files that it may apply with RolloutInPlace:
 	// the name of their Secret there. Written by the product, node by node, and removed by it when the Cluster no longer
@@ -45,7 +45,7 @@ const (
 	// it names another Secret for that pool, or SecretNone.
 	AnnotationSecret = Domain + "/secret"
 	// AnnotationRollout chooses when and how a change reaches running Machines: RolloutOnNextRollout (default),
-	// RolloutImmediate or RolloutInPlace.
+	// RolloutImmediate, or a value of a capability.
 	AnnotationRollout = Domain + "/rollout"
 	// AnnotationTargets lists the parts of a node that are configured, separated by commas: any subset of Targets.
 	AnnotationTargets = Domain + "/targets"
@@ -117,10 +117,10 @@ const (
 	// RolloutInPlace.
 	AnnotationApplied = Domain + "/applied"
 	// AnnotationUpdatedAt on the KubeadmConfig of a Machine is AnnotationChangedAt of the generated Secret with the values
-	// that its Node has by RolloutInPlace. Written by the product; a Machine is not behind values of this time or before.
+	// that its Node got after it had booted. Written by a capability; a Machine is not behind values of this time or before.
 	AnnotationUpdatedAt = Domain + "/updated-at"
 	// AnnotationUpdatedFiles on the KubeadmConfig of a Machine whose entries are not the current ones is patch.FilesDigest
-	// of the files that its Node has by RolloutInPlace. Written by the product; with these files it is not behind. With
+	// of the files that its Node got after it had booted. Written by a capability; with these files it is not behind. With
 	// the value FilesRemovedValue its Node has lost the files of its entries.
 	AnnotationUpdatedFiles = Domain + "/updated-files"
 	// AnnotationSource on a generated Secret names the proxy Secret its values come from, as namespace/name.
@@ -224,8 +224,8 @@ const (
 	KeyUsername = "username"
 	// KeyPassword is the proxy password, not percent-encoded.
 	KeyPassword = "password"
-	// KeyReadinessEndpoints lists URLs that a node asks for through the proxy before and after RolloutInPlace changes it.
-	// Of each it asks scheme and host when it boots.
+	// KeyReadinessEndpoints lists URLs that a node asks for through the proxy. When it boots it asks scheme and host of
+	// each; before and after a change of its files, the URL.
 	KeyReadinessEndpoints = "readinessEndpoints"
 )
 
@@ -245,11 +245,11 @@ const (
 	// KeySetup is the content of PathSetup, the same in every generated Secret that one version of the product writes,
 	// but for the hosts of KeyReadinessEndpoints.
 	KeySetup = "setup.sh"
-	// KeyReadiness is the list of KeyReadinessEndpoints, one URL per line, for RolloutInPlace. No bootstrap data refers to
+	// KeyReadiness is the list of KeyReadinessEndpoints, one URL per line, for running nodes. No bootstrap data refers to
 	// it, so its change leaves no Machine behind; nor does the change of KeySetup with it.
 	KeyReadiness = "readiness-endpoints"
-	// KeyNodeFiles lists the files that a running node should have, in JSON. It is in the Secrets of RolloutInPlace only,
-	// beside the keys above; see patch.NodeData.
+	// KeyNodeFiles lists the files that a running node should have, in JSON; see patch.NodeData. No generated Secret of
+	// the management cluster has it.
 	KeyNodeFiles = "node-files.json"
 	// KeyNoProxyOrigins lists every NO_PROXY entry with its group and origin, for people; no node reads it.
 	KeyNoProxyOrigins = "no-proxy-origins.txt"

@@ -31,6 +31,8 @@ type Reason struct {
 	Task Task
 	// After is the reason that a reason of a capability follows in the table.
 	After string
+	// Remote reports that only a workload cluster can tell, which commands do not ask.
+	Remote bool
 }
 
 // Values of Reason.Status, as Kubernetes has them.

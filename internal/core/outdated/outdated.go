@@ -41,7 +41,7 @@ type Machine struct {
 	Name string `json:"name"`
 	// Lag is how the data differs.
 	Lag Lag `json:"-"`
-	// Updated reports whether its node got the present content of the generated Secret by an update in place.
+	// Updated reports whether its node got the present content of the generated Secret after it had booted.
 	Updated bool `json:"-"`
 	// Created is when the Machine's bootstrap object was created, Made when its data was first generated.
 	Created time.Time `json:"created"`

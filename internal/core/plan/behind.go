@@ -8,7 +8,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// Update is what the node of a Machine got by an update in place.
+// Update is what the node of a Machine got after it had booted.
 type Update struct {
 	// At is when the content of the generated Secret that it got had last changed, or the zero time.
 	At time.Time

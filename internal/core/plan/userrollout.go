@@ -45,8 +45,8 @@ func RollsBy() []string {
 // absent or True, no pass that creates Machines works with that version or an earlier one.
 func AtRest(paused metav1.ConditionStatus) bool { return paused != metav1.ConditionFalse }
 
-// reference is the infrastructure template of a control plane. Labels, annotations and timeouts of the Machines are
-// changed in place.
+// reference is the infrastructure template of a control plane. Labels, annotations and timeouts of Machines are changed
+// without replacing them.
 func reference(spec map[string]any) map[string]any {
 	return child(spec, "machineTemplate", "spec", "infrastructureRef")
 }

@@ -16,8 +16,8 @@ import (
 // originsLimit caps the listing of NO_PROXY origins, in bytes.
 const originsLimit = 256 << 10
 
-// SecretData returns the data of a generated Secret: the files of a node, the URLs that it asks when the files are
-// changed in place, and for people the origin of every NO_PROXY entry, as far as there is room. The limits of
+// SecretData returns the data of a generated Secret: the files of a node, the URLs that it asks when its files change,
+// and for people the origin of every NO_PROXY entry, as far as there is room. The limits of
 // ParseSecret make all of it fit into a Secret.
 func SecretData(resolution Resolution) (map[string][]byte, error) {
 	data := maps.Clone(resolution.Files)

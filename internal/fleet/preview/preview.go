@@ -200,7 +200,7 @@ func (r *runner) try(ctx context.Context) (Result, error) {
 	}
 	result.Writes, result.Hint = writer.writes, hintOf(cluster)
 	targets := inPlaceTargets(cluster)
-	if result.Before.IsInPlace() && targets != nil && result.Condition.Reason == contract.ReasonConfigured {
+	if result.Before.IsRemote() && targets != nil && result.Condition.Reason == contract.ReasonConfigured {
 		// What the nodes have is known to the controller alone.
 		row := result.Before
 		result.Condition = finding.Condition{Status: row.Status, Reason: row.Reason, Message: row.Message}
@@ -229,7 +229,7 @@ func hintOf(cluster *clusterv1.Cluster) string {
 // inPlaceTargets returns the targets of a Cluster that asks for updates in place, and nil for another.
 func inPlaceTargets(cluster *clusterv1.Cluster) (targets []contract.Target) {
 	desired, err := settings.Of(cluster)
-	if err == nil && desired.Options.Rollout == contract.RolloutInPlace && settings.IsEnabled(cluster.Labels) {
+	if err == nil && contract.ReachesNodes(desired.Options.Rollout) && settings.IsEnabled(cluster.Labels) {
 		targets = desired.Options.Targets
 	}
 	return targets
