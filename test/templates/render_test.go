@@ -266,8 +266,7 @@ func TestTemplates_CanBeRenderedFirst(t *testing.T) {
 					t.Errorf("(-filled in before +after):\n%s", diff)
 				}
 				for _, note := range slices.Concat(before.Notes, after.Notes) {
-					// The odd values are dual-stack, which is worth a warning.
-					if strings.Contains(note, "warning: ") && !strings.Contains(note, "warning: ipv6-cidr") {
+					if strings.Contains(note, "warning: ") {
 						t.Errorf("unexpected note: %s", note)
 					}
 				}

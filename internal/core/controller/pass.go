@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -162,7 +160,7 @@ func (c *Controller) resolve(ctx context.Context, p *Pass, override, pool string
 		count(c.Resolved, found[0].Reason)
 		out.Find(found...)
 		if found.Has(contract.ReasonSettingsNotFound) {
-			out.RequeueIn(c.missingDelay(p.Cluster))
+			out.RequeueIn(c.reporter.memory.missingDelay())
 		}
 		return nil, out, nil
 	}
@@ -186,18 +184,6 @@ func (c *Controller) resolve(ctx context.Context, p *Pass, override, pool string
 		p.expires = expires
 	}
 	return &resolution, out, nil
-}
-
-// missingDelay is when to look again for a proxy Secret that does not exist: one that is created without
-// contract.LabelProxySecret, the commonest slip, brings no event. It grows with the time for which the condition has
-// not been True, so that many Clusters without a Secret do not take the requests of others.
-func (c *Controller) missingDelay(cluster *clusterv1.Cluster) time.Duration {
-	const least, part = 10 * time.Second, 6
-	condition := meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured)
-	if condition == nil || condition.Status == metav1.ConditionTrue {
-		return least
-	}
-	return max(least, c.Now().Sub(condition.LastTransitionTime.Time)/part)
 }
 
 // maxMachines is how many Machines of a Cluster are looked at.

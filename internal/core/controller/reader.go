@@ -95,8 +95,9 @@ func (r Reader) Collect(ctx context.Context, cluster settings.Cluster, templates
 			continue
 		case p.Bootstrap.Kind != p.BootstrapKind():
 			found.Add(contract.ReasonTemplateNotSupported,
-				"%s uses %s %s, which cannot be patched; only kubeadm bootstrap objects can",
-				p, p.Bootstrap.Kind, p.Bootstrap.Name)
+				"%s uses %s %s, which cannot be patched, as it is not kubeadm's; see docs/scope.md, and set annotation %s: %s "+
+					"on the pool to leave it out",
+				p, p.Bootstrap.Kind, p.Bootstrap.Name, contract.AnnotationSecret, contract.SecretNone)
 			continue
 		}
 		if known := slices.IndexFunc(objects, func(o Object) bool {

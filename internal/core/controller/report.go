@@ -151,6 +151,22 @@ func (m *memory) forgetState(uid types.UID) {
 	delete(m.states, uid)
 }
 
+// missingDelay is when to look again for a proxy Secret that does not exist: one that is created without
+// contract.LabelProxySecret, the commonest slip, brings no event. All Clusters without a Secret together look ten times a
+// second, so that they do not take the requests of others.
+func (m *memory) missingDelay() time.Duration {
+	const least, each = 10 * time.Second, time.Second / 10
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	missing := 0
+	for _, state := range m.states {
+		if state.reason == contract.ReasonSettingsNotFound {
+			missing++
+		}
+	}
+	return max(least, time.Duration(missing)*each)
+}
+
 func (m *memory) forget(uid types.UID) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

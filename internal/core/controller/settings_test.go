@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func (s proxySecrets) ReadSecret(_ context.Context, name types.NamespacedName) (
 
 // settingsPass is a pass over a Cluster with proxy Secrets. counted are the outcomes of lookups.
 func settingsPass(counted *[]string) (*Controller, *Pass) {
-	c := &Controller{}
+	c := &Controller{reporter: &Reporter{}}
 	c.Now = noon
 	c.Memory = &world.Memory{Secrets: proxySecrets{"http-proxy", "pool"}}
 	c.Resolved = func(outcome string) { *counted = append(*counted, outcome) }
@@ -90,29 +91,18 @@ func TestValues_OfAPoolAreThoseOfItsSecret(t *testing.T) {
 	}
 }
 
-// TestMissingDelay_GrowsWithTheTimeOfTheCondition keeps Clusters without a Secret from taking the requests of others.
-func TestMissingDelay_GrowsWithTheTimeOfTheCondition(t *testing.T) {
+// TestMissingDelay_GrowsWithTheClustersWithoutASecret keeps them from taking the requests of others.
+func TestMissingDelay_GrowsWithTheClustersWithoutASecret(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct {
-		status metav1.ConditionStatus
-		since  time.Duration
-		want   time.Duration
-	}{
-		{"", 0, 10 * time.Second},
-		{metav1.ConditionTrue, 24 * time.Hour, 10 * time.Second},
-		{metav1.ConditionFalse, -time.Second, 10 * time.Second}, // clocks differ
-		{metav1.ConditionFalse, time.Minute, 10 * time.Second},
-		{metav1.ConditionFalse, time.Hour, 10 * time.Minute},
+	for missing, want := range map[int]time.Duration{
+		0: 10 * time.Second, 100: 10 * time.Second, 101: 10100 * time.Millisecond, 1000: 100 * time.Second,
 	} {
-		var counted []string
-		c, p := settingsPass(&counted)
-		if test.status != "" {
-			p.Cluster.Status.Conditions = []metav1.Condition{{
-				Type: contract.ConditionProxyConfigured, Status: test.status, LastTransitionTime: metav1.NewTime(noon().Add(-test.since)),
-			}}
+		m := memory{states: map[types.UID]clusterState{"configured": {reason: contract.ReasonConfigured}}}
+		for i := range missing {
+			m.states[types.UID(strconv.Itoa(i))] = clusterState{reason: contract.ReasonSettingsNotFound}
 		}
-		if got := c.missingDelay(p.Cluster); got != test.want {
-			t.Errorf("%+v: %s", test, got)
+		if got := m.missingDelay(); got != want {
+			t.Errorf("%d Clusters without a Secret look again after %s, want %s", missing, got, want)
 		}
 	}
 }

@@ -36,8 +36,6 @@ const (
 	CodeStarDotRewritten finding.Code = "star-dot-rewritten"
 	// CodeTrailingDot is a name with a dot at the end. Most clients compare it literally, so both forms are written.
 	CodeTrailingDot finding.Code = "trailing-dot"
-	// CodeIPv6CIDR is an IPv6 network. Go needs it; httpx 0.28 refuses to start with it.
-	CodeIPv6CIDR finding.Code = "ipv6-cidr"
 	// CodeIPv6Bare is an IPv6 address without brackets, the form of Go and curl; urllib, Ruby and undici 7 do not match
 	// it.
 	CodeIPv6Bare finding.Code = "ipv6-bare"
@@ -95,7 +93,7 @@ func Codes() []finding.Code {
 		CodeBadCIDR, CodeBadPort, CodeUnsupportedWildcard, CodeControlCharacter, CodeForbiddenCharacter,
 		CodeURLEntry, CodeTooLong,
 		CodeBadProxyURL, CodeBadName,
-		CodePortEntry, CodeWildcardAlone, CodeStarDotRewritten, CodeTrailingDot, CodeIPv6CIDR, CodeIPv6Bare, CodeRangeEntry,
+		CodePortEntry, CodeWildcardAlone, CodeStarDotRewritten, CodeTrailingDot, CodeIPv6Bare, CodeRangeEntry,
 		CodeSingleLabel, CodeIDNConverted, CodeCIDRHostBits, CodeMatchAllCIDR, CodeOverBroad, CodeSize, CodeLoopbackProxy,
 		CodeDefaultsUsed, CodePartialIP, CodeEndpointUnset, CodeBadServiceCIDR, CodeNoPodNetwork,
 		CodeInfrastructureIgnored, CodeInfrastructureUnknown, CodeInfrastructureKind, CodeNoNodeNetwork, CodeProxiedNode,

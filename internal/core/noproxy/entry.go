@@ -150,19 +150,6 @@ func (p *parsed) addCIDR(network netip.Prefix) {
 		p.warn(CodeOverBroad, "the network is a large part of the address space",
 			"write the networks that need no proxy")
 	}
-	if network.Addr().Is6() && !hasCode(p.warnings, CodeIPv6CIDR) {
-		p.warn(CodeIPv6CIDR, "httpx 0.28 and later refuse to start with an IPv6 network in the list",
-			"use profile shell for values that Python programs read")
-	}
-}
-
-func hasCode(ws []finding.Finding, c finding.Code) bool {
-	for _, w := range ws {
-		if w.Code == c {
-			return true
-		}
-	}
-	return false
 }
 
 // splitPort separates host and port. The port is empty if there is none. An IPv6 address loses its brackets.

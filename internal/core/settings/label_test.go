@@ -58,7 +58,7 @@ func TestCheckNames_SuggestsTheNearest(t *testing.T) {
 		contract.AnnotationNoProxyGroups: "", contract.AnnotationTopologyHold: "", contract.AnnotationEnabledBefore: "",
 		contract.AnnotationOutputVersion: "", "example.com/rolout": "",
 	}
-	const known = "known names are secret, rollout, targets, no-proxy-groups, publish, publish-credentials, in-place-max-unavailable, topology-hold, enabled-before, output-version, http-proxy, https-proxy, no-proxy, machines-behind, applied"
+	const known = "known names are secret, rollout, targets, no-proxy-groups, percent, topology-hold, enabled-before, output-version, machines-behind"
 	if diff := cmp.Diff([]string{
 		"unknown-name: label capi-proxy-patcher.io/enable: unknown label, ignored; did you mean capi-proxy-patcher.io/enabled?",
 		"unknown-name: label capi-proxy-patcher.io/rollout: unknown label, ignored; set it as an annotation",

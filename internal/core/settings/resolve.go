@@ -286,7 +286,11 @@ func (r Resolver) compose(cluster Cluster, options Options, found,
 			}
 			resolution.documents[s.Where] = s.named()
 		}
-		return noproxy.Layer{Place: finding.Key(contract.KeyNoProxy).Of(s.where()), Text: string(s.Data[contract.KeyNoProxy])}
+		layer := noproxy.Layer{Place: finding.Key(contract.KeyNoProxy).Of(s.where()), Text: string(s.Data[contract.KeyNoProxy])}
+		if layer.Text == tooLarge { // which is reported
+			layer.Text = ""
+		}
+		return layer
 	}
 	input := NoProxyInput(cluster, options)
 	input.Profile = r.Profile
