@@ -31,7 +31,7 @@ func TestCluster_IsConfiguredChangedAndRestored(t *testing.T) {
 	})
 	create(t, c.objects()[0])
 
-	c.eventuallyReports(contract.ReasonConfigured, "Bootstrap objects by proxy Secret: 3 use "+ns+"/one-http-proxy")
+	c.eventuallyReports(contract.ReasonConfigured, "3 of 3 pools and control planes have the proxy (Secret "+ns+"/one-http-proxy)")
 	c.wantPatched(t, everyObject...)
 	c.eventuallyHas(
 		`NO_PROXY="localhost,127.0.0.1,10.244.0.0/16,10.96.0.0/12,10.96.0.1,10.96.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,one.example.com,169.254.169.254,169.254.0.0/16,installation.example.com,.installation.example.com"`)

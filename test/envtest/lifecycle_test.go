@@ -104,7 +104,7 @@ func TestTemplate_FollowsItsPoolToAnotherCluster(t *testing.T) {
 		}
 		return ""
 	})
-	one.eventuallyReports(contract.ReasonConfigured, "Bootstrap objects by proxy Secret: 2 use ")
+	one.eventuallyReports(contract.ReasonConfigured, "2 of 2 pools and control planes have the proxy")
 
 	// To a Cluster without the label: its entries go.
 	three := newCluster(t, ns, "three", func(o client.Object) { delete(o.GetLabels(), contract.LabelEnabled) })

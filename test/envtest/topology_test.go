@@ -244,7 +244,7 @@ func TestTopology_GetsSecretsAndNoOtherWrite(t *testing.T) {
 		ns+"/one-md to the current settings yet")
 	topologyWrites(t, c.template(), reference("one.batch.tmd.proxy-files"))
 	c.eventuallyReports(contract.ReasonConfigured,
-		fmt.Sprintf("Bootstrap objects by proxy Secret: 1 uses %s/corp, 1 uses %s/other, 1 has none", ns, ns))
+		fmt.Sprintf("2 of 3 pools and control planes have the proxy (1 Secret %s/corp, 1 Secret %s/other)", ns, ns))
 
 	change(t, corp, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://moved.example.com:3128") })
 	c.eventuallyHas(`HTTPS_PROXY="http://user:p%2540ss@moved.example.com:3128"`)

@@ -241,7 +241,7 @@ func (r *Result) summarize(cluster settings.Cluster, unsupported bool) {
 	counted := make([]finding.Object, len(r.Reconciled))
 	for i, o := range r.Reconciled {
 		counted[i] = finding.Object{
-			Name: o.String(), Secret: o.Proxy, Carries: patch.IsPatched(o.Spec), OnNodes: o.Waits != nil,
+			Name: o.String(), Secret: o.Proxy, Pools: len(o.Pools), Carries: patch.IsPatched(o.Spec), OnNodes: o.Waits != nil,
 		}
 	}
 	if !r.IsExplained() {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -200,6 +201,8 @@ type Object struct {
 	Name string
 	// Secret is the proxy Secret whose proxy the object should carry, or "" if it should carry none.
 	Secret string
+	// Pools is how many pools it serves. A control plane, and an object whose pool is not known, count as one.
+	Pools int
 	// Carries reports whether it carries the proxy.
 	Carries bool
 	// OnNodes reports that running nodes get the files though it does not.
@@ -234,39 +237,40 @@ func Unconfigured(cluster string, objects []Object, unsupported bool) []Finding 
 	}
 }
 
-// Summary counts bootstrap objects by the proxy Secret whose proxy they carry, the most used first.
+// Summary counts the pools and control planes that have the proxy, and names their proxy Secrets, the most used first.
 func Summary(objects []Object) string {
-	counts, none := map[string]int{}, 0
+	counts, have, all := map[string]int{}, 0, 0
 	for _, o := range objects {
-		switch {
-		case !o.Carries:
-			none++
-		case o.Secret != "":
-			counts[o.Secret]++
+		count := max(1, o.Pools)
+		if all += count; o.Carries {
+			have += count
+			counts[o.Secret] += count
 		}
 	}
-	secrets := make([]string, 0, len(counts))
-	for secret := range counts {
-		secrets = append(secrets, secret)
+	if all == 0 {
+		return ""
 	}
-	slices.SortFunc(secrets, func(a, b string) int {
+	delete(counts, "")
+	secrets := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
 	})
 	var parts []string
 	for i, secret := range secrets {
-		if i == maxFindings {
-			parts = append(parts, fmt.Sprintf("and %d more Secrets are in use", len(secrets)-i))
-			break
+		switch {
+		case i == maxFindings:
+			parts = append(parts, fmt.Sprintf("%d more Secrets", len(secrets)-i))
+		case i > maxFindings:
+		case len(secrets) == 1:
+			parts = append(parts, "Secret "+secret)
+		default:
+			parts = append(parts, fmt.Sprintf("%d Secret %s", counts[secret], secret))
 		}
-		parts = append(parts, fmt.Sprintf("%d %s %s", counts[secret], form(counts[secret], "use", "uses"), secret))
 	}
-	if none > 0 {
-		parts = append(parts, fmt.Sprintf("%d %s none", none, form(none, "have", "has")))
+	text := fmt.Sprintf("%d of %d pools and control planes %s the proxy", have, all, form(have, "have", "has"))
+	if len(parts) > 0 {
+		text += " (" + strings.Join(parts, ", ") + ")"
 	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return "Bootstrap objects by proxy Secret: " + strings.Join(parts, ", ")
+	return text
 }
 
 // form chooses the form of a word for a number.

@@ -243,13 +243,14 @@ func TestSummary_CountsByProxySecret(t *testing.T) {
 		objects []finding.Object
 		want    string
 	}{
-		"nothing":                {nil, ""},
-		"one":                    {with("a/http-proxy"), "Bootstrap objects by proxy Secret: 1 uses a/http-proxy"},
-		"by Secret":              {with("a/edge", "a/http-proxy", "", "a/http-proxy"), "Bootstrap objects by proxy Secret: 2 use a/http-proxy, 1 uses a/edge, 1 has none"},
-		"equal numbers":          {with("a/z", "a/b", "", ""), "Bootstrap objects by proxy Secret: 1 uses a/b, 1 uses a/z, 2 have none"},
-		"one that is not ready":  {[]finding.Object{{Secret: "a/p"}}, "Bootstrap objects by proxy Secret: 1 has none"},
-		"one that was left with": {[]finding.Object{{Carries: true}}, ""},
-		"a crowd":                {with(crowd...), "Bootstrap objects by proxy Secret: 1 uses a/s00, 1 uses a/s01, 1 uses a/s02, 1 uses a/s03, 1 uses a/s04, 1 uses a/s05, 1 uses a/s06, 1 uses a/s07, and 4 more Secrets are in use"},
+		"nothing":                 {nil, ""},
+		"one":                     {with("a/http-proxy"), "1 of 1 pools and control planes has the proxy (Secret a/http-proxy)"},
+		"by Secret":               {with("a/edge", "a/http-proxy", "", "a/http-proxy"), "3 of 4 pools and control planes have the proxy (2 Secret a/http-proxy, 1 Secret a/edge)"},
+		"equal numbers":           {with("a/z", "a/b", "", ""), "2 of 4 pools and control planes have the proxy (1 Secret a/b, 1 Secret a/z)"},
+		"one that is not ready":   {[]finding.Object{{Secret: "a/p"}}, "0 of 1 pools and control planes have the proxy"},
+		"one that was left with":  {[]finding.Object{{Carries: true}}, "1 of 1 pools and control planes has the proxy"},
+		"a template of two pools": {[]finding.Object{{Secret: "a/p", Carries: true, Pools: 2}, {}}, "2 of 3 pools and control planes have the proxy (Secret a/p)"},
+		"a crowd":                 {with(crowd...), "12 of 12 pools and control planes have the proxy (1 Secret a/s00, 1 Secret a/s01, 1 Secret a/s02, 1 Secret a/s03, 1 Secret a/s04, 1 Secret a/s05, 1 Secret a/s06, 1 Secret a/s07, 4 more Secrets)"},
 	} {
 		if got := finding.Summary(test.objects); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
