@@ -49,31 +49,43 @@ func rows(text string, header ...string) [][]string {
 	return found
 }
 
-// TestTables_OfCodesAndGroups compares docs/no-proxy.md.
-func TestTables_OfCodesAndGroups(t *testing.T) {
-	const page = "../../docs/no-proxy.md"
-	groups := tables.Table{Page: page, Name: "groups"}
+// TestTables_OfGroups compares docs/no-proxy.md.
+func TestTables_OfGroups(t *testing.T) {
+	groups := tables.Table{Page: "../../docs/no-proxy.md", Name: "groups"}
 	for _, group := range noproxy.Groups() {
 		groups.Add("`" + string(group) + "`")
 	}
 	groups.Compare(t)
-	codes := tables.Table{Page: page, Name: "codes of lists"}
-	last := slices.Index(noproxy.Codes(), noproxy.CodeBadName) // of the rejections
-	for i, code := range noproxy.Codes() {
-		codes.Add("`"+string(code)+"`", map[bool]string{true: "rejection", false: "warning"}[i <= last])
+}
+
+// TestTroubleshooting_SaysWhichKindACodeIs: whether a finding is a rejection, a warning or a note is in its section.
+func TestTroubleshooting_SaysWhichKindACodeIs(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/troubleshooting.md")
+	if err != nil {
+		t.Fatal(err)
 	}
-	codes.Compare(t)
-	codes = tables.Table{Page: page, Name: "codes of objects", AnyOrder: true}
-	for code, kind := range map[finding.Code]string{
+	kinds := map[finding.Code]string{
 		settings.CodeBadAnnotation: "rejection", settings.CodeBadEncoding: "rejection", settings.CodeBadLabel: "rejection",
 		settings.CodeBadMetadata: "rejection", settings.CodeSecretNotFound: "note",
 		patch.CodeOverridden: "warning", patch.CodeUnread: "note", plan.CodeHostProxied: "note", plan.CodeBootCommands: "note", plan.CodeSudo: "note",
 		plan.CodeEarlyFetch: "note", plan.CodeAPIServerDirect: "note", settings.CodeUnlabelledSecret: "warning",
 		settings.CodeUnknownName: "warning", patch.CodeUserData: "warning",
-	} {
-		codes.Add("`"+string(code)+"`", kind)
 	}
-	codes.Compare(t)
+	last := slices.Index(noproxy.Codes(), noproxy.CodeBadName) // of the rejections
+	for i, code := range noproxy.Codes() {
+		kinds[code] = map[bool]string{true: "rejection", false: "warning"}[i <= last]
+	}
+	for _, part := range section.FindAllStringSubmatch(string(text), -1) {
+		kind := kinds[finding.Code(part[1])]
+		delete(kinds, finding.Code(part[1]))
+		if seen, _, _ := strings.Cut(part[2], "- Why:"); !strings.Contains(seen, kind) {
+			t.Errorf("the section of %s does not say that it is a %s", part[1], kind)
+		}
+	}
+	if len(kinds) > 0 {
+		t.Errorf("no section for %v", kinds)
+	}
 }
 
 // TestNoProxyPage_SaysWhatEntriesBecome runs the examples of the page.

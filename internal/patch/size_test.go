@@ -14,7 +14,7 @@ import (
 )
 
 // What the product adds to the user data of a Machine of docs/nodes.md, in Cluster API's own renderers. Clouds limit the
-// whole of it to 16 kB and more: see docs/performance.md, which has these figures.
+// whole of it to 16 kB and more: docs/providers.md has the limits and these figures.
 func TestUserData_GrowsLittle(t *testing.T) {
 	t.Parallel()
 	const nodesPage = "localhost,127.0.0.1,192.168.0.0/16,10.128.0.0/12,10.128.0.1,10.128.0.10,kubernetes,kubernetes.default,.svc," +

@@ -10,7 +10,7 @@ import (
 )
 
 // Code names one kind of finding about what users write. Codes are stable: messages, lint output and tests refer to
-// them; docs/no-proxy.md lists them. The packages that report findings define their codes.
+// them; docs/troubleshooting.md lists them. The packages that report findings define their codes.
 type Code string
 
 // Finding is one thing that a user or an operator should know: an input that is rejected, a warning, or a fact for the

@@ -2,7 +2,7 @@
 // everything that does not work as it seems. Findings name file, line, key and entry, and never hold a value of a
 // Secret.
 //
-// The decisions are those of packages plan, settings and noproxy; docs/no-proxy.md lists the codes. This package
+// The decisions are those of packages plan, settings and noproxy; docs/troubleshooting.md lists the codes. This package
 // finds what to check and its place in the input.
 package lint
 
