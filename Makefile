@@ -278,7 +278,7 @@ fuzz: ## Run every fuzz target for FUZZ_TIME (30s).
 	@$(FETCH_MODULES)
 	$(WITHOUT_PROXY) hack/fuzz.sh $(FUZZ_TIME)
 
-# What compares figures with the bounds of docs/performance.md. Seconds have bounds with all Clusters only.
+# What compares figures with the bounds of docs/development/performance.md. Seconds have bounds with all Clusters only.
 CLUSTERS ?= 1000
 .PHONY: bench-scale
 bench-scale: build ## Measure with CLUSTERS (1000) Clusters on an API server of its own, and hooks and render, against their bounds.

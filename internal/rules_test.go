@@ -78,12 +78,12 @@ var locked = map[string]string{
 }
 
 // libraries are what a library does for the product, the packages that may come near it, and the decision for each.
-// Another one takes a decision in docs/adr that names the user whom the library hurts.
+// Another one takes a decision in docs/development/adr that names the user whom the library hurts.
 var libraries = []struct {
 	what    *regexp.Regexp
 	allowed map[string]string
 }{
-	{regexp.MustCompile(`\bhttp\.Server\{|\bhttp\.ListenAndServe|\bhttp\.Serve\(`), map[string]string{"inplace/agent": "0017"}},
+	{regexp.MustCompile(`\bhttp\.Server\{|\bhttp\.ListenAndServe|\bhttp\.Serve\(`), map[string]string{"inplace/agent": "0023"}},
 	{regexp.MustCompile(`\bsemaphore\.|\bnetutil\.`), nil},
 	{regexp.MustCompile(`authentication\.k8s\.io|k8s\.io/api/authentication|x509\.CreateCertificate\(`), nil},
 	{regexp.MustCompile(`\bcontainer/(heap|list|ring)"|\bworkqueue\.New|NewSharedI|tools/leaderelection|\bsingleflight\b`), nil},
@@ -286,7 +286,7 @@ func TestLibraries_AreReplacedByDecisionOnly(t *testing.T) {
 	for _, library := range libraries {
 		for name, files := range packages(t) {
 			decision := library.allowed[name]
-			if found, err := filepath.Glob("../docs/adr/" + decision + "-*.md"); decision != "" && len(found) != 1 {
+			if found, err := filepath.Glob("../docs/development/adr/" + decision + "-*.md"); decision != "" && len(found) != 1 {
 				t.Errorf("package %s: no decision %s (%v)", name, decision, err)
 			}
 			uses := slices.IndexFunc(files, func(file source) bool { return library.what.MatchString(file.text) })
@@ -326,9 +326,9 @@ func TestTestingPage_NamesTestsThatExist(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(read(t, "../docs/testing.md"), -1) {
+	for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(read(t, "../docs/development/testing.md"), -1) {
 		if !strings.Contains(code.String(), "\nfunc "+name+"(") {
-			t.Errorf("docs/testing.md names %s, which does not exist", name)
+			t.Errorf("docs/development/testing.md names %s, which does not exist", name)
 		}
 	}
 }

@@ -5,7 +5,7 @@
 //
 //	go run ./hack/load [-clusters 1000]
 //
-// The exit status is 1 if a figure exceeds its bound. docs/performance.md has the bounds.
+// The exit status is 1 if a figure exceeds its bound. docs/development/performance.md has the bounds.
 package main
 
 import (

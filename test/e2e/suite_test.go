@@ -4,7 +4,7 @@
 // product from the manifests that users install, by its own ServiceAccount. What happens is what users do, with kubectl
 // and clusterctl; what is looked at is what reaches the Machines, which of them are replaced, and the condition.
 //
-// See docs/testing.md.
+// See docs/development/testing.md.
 package e2e
 
 import (

@@ -20,7 +20,7 @@ import (
 )
 
 // mostOfAnEmptyHandler is how many times the CPU of an empty handler GeneratePatches may take. Cluster API waits for it
-// in each reconcile of a topology. docs/performance.md has the same bound.
+// in each reconcile of a topology. docs/development/performance.md has the same bound.
 const mostOfAnEmptyHandler = 8
 
 func bodyOf(tb testing.TB, o hookrequests.Options) []byte {
