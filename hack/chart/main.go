@@ -37,6 +37,10 @@ var components = []component{ //nolint:gochecknoglobals // a constant
 // separator ends a condition before a line.
 const separator = "\x1f"
 
+// image is the one of every Deployment.
+const image = "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}" +
+	"{{ with .Values.image.digest }}@{{ . }}{{ end }}"
+
 // watched stands for the namespace that is served.
 const watched = "watched-namespace"
 
@@ -63,20 +67,9 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"values.yaml", "values.schema.json"} {
-		text, err := os.ReadFile(filepath.Join(*root, "config", "chart", name)) //nolint:gosec // of the repository
-		if err != nil {
-			return err
-		}
-		files[name] = strings.Replace(string(text), "repository: capi-proxy-patcher\n", "repository: "+*image+"\n", 1)
+	if err := static(filepath.Join(*root, "config", "chart"), *image, *version, files); err != nil {
+		return err
 	}
-	files["Chart.yaml"] = fmt.Sprintf(`apiVersion: v2
-name: capi-proxy-patcher
-description: Puts HTTP proxy settings on the nodes that Cluster API creates with kubeadm
-type: application
-version: %s
-appVersion: %s
-`, strings.TrimPrefix(*version, "v"), *version)
 	if err := os.RemoveAll(*out); err != nil {
 		return err
 	}
@@ -215,14 +208,17 @@ func merge(off, on, condition string) string {
 	return text.String() + off[at:]
 }
 
-// value is a part of a line that config/chart has in place of a value.
-var value = regexp.MustCompile(`'?<<(.*?)>>'?`)
+// What config/chart has in place of values: for parts of a line, and for a field or item.
+var (
+	value = regexp.MustCompile(`'?<<(.*?)>>'?`)
+	field = regexp.MustCompile(`^( *)(?:- |[^ ]+: )'?<<(with|more) (.*?)>>'?\n$`)
+)
 
 // template writes lines with conditions as Helm reads them.
 func template(text string) string {
 	names := strings.NewReplacer("{{", `{{ "{{" }}`, mgmt.SystemNamespace, "{{ .Release.Namespace }}",
 		watched, "{{ .Values.watchNamespace }}",
-		"capi-proxy-patcher:dev", "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}")
+		"capi-proxy-patcher:dev", image)
 	var out strings.Builder
 	var open []string
 	end := func() {
@@ -244,8 +240,23 @@ func template(text string) string {
 				out.WriteString("{{- if and " + strings.Join(open, " ") + " }}\n")
 			}
 		}
-		out.WriteString(value.ReplaceAllString(names.Replace(line), "{{ $1 }}"))
+		out.WriteString(fill(names.Replace(line)))
 	}
 	end()
 	return out.String()
+}
+
+// fill puts values into a line.
+func fill(line string) string {
+	part := field.FindStringSubmatch(line)
+	if part == nil {
+		return value.ReplaceAllString(line, "{{ $1 }}")
+	}
+	indent, kind, name := part[1], part[2], part[3]
+	key := indent + name[strings.LastIndexByte(name, '.')+1:] + ": "
+	fields := len(indent) + len("  ")
+	if kind == "more" {
+		key, fields = indent, len(indent)
+	}
+	return fmt.Sprintf("{{- with %s }}\n%s{{- toYaml . | nindent %d }}\n{{- end }}\n", name, key, fields)
 }

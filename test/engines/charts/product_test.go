@@ -20,6 +20,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/cli"
 	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/strvals"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,7 +31,10 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
 
-const image = "registry.example.com/team/capi-proxy-patcher"
+const (
+	image  = "registry.example.com/team/capi-proxy-patcher"
+	digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+)
 
 // TestChart is about the Helm chart of the product, as a release has it.
 func TestChart(t *testing.T) {
@@ -43,7 +47,10 @@ func TestChart(t *testing.T) {
 	}
 	for name, test := range map[string]func(*testing.T, *chart.Chart){
 		"is the kustomization": isTheKustomization, "has the values": hasTheValues,
+		"accepts documented values":            acceptsDocumentedValues,
 		"refuses values that it does not have": refusesOtherValues,
+		"refuses values without effect":        refusesValuesWithoutEffect,
+		"has a README and NOTES":               hasTexts,
 		"is installed, upgraded and removed":   isInstalledUpgradedAndRemoved,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,16 +103,28 @@ func objectsOf(t *testing.T, manifests ...string) map[string]any {
 // rendered renders the chart in Helm's engine.
 func rendered(t *testing.T, c *chart.Chart, namespace string, given map[string]any) map[string]any {
 	t.Helper()
-	all, err := chartutil.ToRenderValues(c, given, chartutil.ReleaseOptions{Name: "any", Namespace: namespace}, nil)
+	files, err := files(c, namespace, given, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := engine.Render(c, all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	delete(files, c.Name()+"/templates/NOTES.txt")
+	delete(files, c.Name()+notes)
 	return objectsOf(t, slices.Collect(maps.Values(files))...)
+}
+
+const notes = "/templates/NOTES.txt"
+
+// files renders the files of the chart for a cluster that serves API versions, or for none.
+func files(c *chart.Chart, namespace string, given map[string]any, served []string) (map[string]string, error) {
+	var capabilities *chartutil.Capabilities
+	if served != nil {
+		capabilities = chartutil.DefaultCapabilities.Copy()
+		capabilities.APIVersions = slices.Concat(capabilities.APIVersions, served)
+	}
+	all, err := chartutil.ToRenderValues(c, given, chartutil.ReleaseOptions{Name: "any", Namespace: namespace}, capabilities)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Render(c, all)
 }
 
 // kustomized builds a kustomization beside a copy of config, as kubectl kustomize does.
@@ -130,9 +149,9 @@ func kustomized(t *testing.T, config, text string) map[string]any {
 	return objectsOf(t, out.String())
 }
 
-// arguments has a kustomization end the arguments of the manager as the chart does.
-func arguments(list ...string) string {
-	text := "- target: {kind: Deployment, name: capi-proxy-patcher-controller-manager}\n  patch: |-\n"
+// arguments has a kustomization end the arguments of a Deployment as the chart does.
+func arguments(deployment string, list ...string) string {
+	text := "- target: {kind: Deployment, name: capi-proxy-patcher-" + deployment + "}\n  patch: |-\n"
 	for _, argument := range list {
 		text += "    - {op: add, path: /spec/template/spec/containers/0/args/-, value: \"" + argument + "\"}\n"
 	}
@@ -159,7 +178,8 @@ func isTheKustomization(t *testing.T, product *chart.Chart) {
 	t.Helper()
 	config := copied(t, "team-a")
 	images := "images: [{name: capi-proxy-patcher, newName: " + image + ", newTag: v0.1.0}]\n"
-	defaults := "patches:\n" + arguments("--diagnostics-address=:8443", "--feature-gates=", "--default-proxy-secret=", "--watch-filter=")
+	defaults := "patches:\n" + arguments("hooks", "--v=2", "--diagnostics-address=:8443") + arguments("controller-manager",
+		"--v=2", "--diagnostics-address=:8443", "--feature-gates=", "--default-proxy-secret=", "--watch-filter=")
 	for n := range 1 << 6 {
 		on := func(bit int) bool { return n&(1<<bit) != 0 }
 		for inPlace, component := range []string{"", "in-place"} {
@@ -189,7 +209,7 @@ func isTheKustomization(t *testing.T, product *chart.Chart) {
 			}
 			got := rendered(t, product, mgmt.SystemNamespace, values(t, fmt.Sprintf(`{webhooks: {enabled: %t},
 hooks: {enabled: %t, register: %t}, watchNamespace: "%s", monitoring: {enabled: %t}, networkPolicies: {enabled: %t},
-inPlace: {enabled: %t}}`, on(0), on(1), on(5), map[bool]string{true: "team-a"}[on(2)], on(3), on(4),
+inPlace: {enabled: %t}}`, on(0), on(1), on(1) && on(5), map[bool]string{true: "team-a"}[on(2)], on(3), on(4),
 				inPlace == 1)))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("%s\n(-kustomize +Helm):\n%s", text, diff)
@@ -204,21 +224,39 @@ func hasTheValues(t *testing.T, product *chart.Chart) {
 	want := kustomized(t, copied(t, "team-a"), `namespace: proxy-of-ours
 resources: [../clusterclass]
 components: [../components/failure-policy-fail, ../components/in-place]
-images: [{name: capi-proxy-patcher, newName: mirror.example.com:5000/proxy, newTag: v9}]
+images: [{name: capi-proxy-patcher, newName: mirror.example.com:5000/proxy, newTag: v9, digest: `+digest+`}]
 replicas: [{name: capi-proxy-patcher-controller-manager, count: 3}, {name: capi-proxy-patcher-hooks, count: 4}]
 patches:
 - target: {kind: Deployment}
   patch: |-
     - {op: replace, path: /spec/template/spec/containers/0/resources, value: {limits: {memory: 2Gi}}}
-`+arguments("--diagnostics-address=0", "--feature-gates=PriorityQueue=false", "--default-proxy-secret=corp/http-proxy", "--watch-filter=a b: #c"))
+    - {op: add, path: /spec/template/spec/imagePullSecrets, value: [{name: a}, {name: b}]}
+    - {op: add, path: /spec/template/spec/nodeSelector, value: {zone: "1"}}
+    - {op: add, path: /spec/template/spec/affinity, value: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}}
+    - {op: replace, path: /spec/template/spec/tolerations, value: [{operator: Exists}]}
+    - {op: remove, path: /spec/template/spec/priorityClassName}
+    - {op: add, path: /spec/template/metadata/annotations/example.com~1a, value: "true"}
+    - {op: add, path: /spec/template/metadata/labels/team, value: "{{ 007"}
+`+arguments("hooks", "--v=5", "--diagnostics-address=0", "--profiling=a: b")+arguments("controller-manager",
+		"--v=5", "--diagnostics-address=0", "--feature-gates=PriorityQueue=false", "--default-proxy-secret=corp/http-proxy",
+		"--watch-filter=a b: #c", "--sync-period=5m", "--x={{ .y }}"))
 	got := rendered(t, product, "proxy-of-ours", values(t, `
-image: {repository: "mirror.example.com:5000/proxy", tag: v9}
+image: {repository: "mirror.example.com:5000/proxy", tag: v9, digest: "`+digest+`"}
+imagePullSecrets: [{name: a}, {name: b}]
 replicas: 3
 resources: &resources {requests: null, limits: {memory: 2Gi}}
-hooks: {replicas: 4, resources: *resources}
+extraArgs: [--sync-period=5m, "--x={{ .y }}"]
+logLevel: 5
+nodeSelector: {zone: "1"}
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}
+tolerations: [{operator: Exists}]
+priorityClassName: ""
+podAnnotations: {example.com/a: "true"}
+podLabels: {team: "{{ 007"}
+hooks: {replicas: 4, resources: *resources, extraArgs: ["--profiling=a: b"]}
 defaultProxySecret: corp/http-proxy
 watchFilter: "a b: #c"
-diagnosticsAddress: "0"
+diagnosticsAddress: 0
 featureGates: PriorityQueue=false
 failurePolicy: Fail
 inPlace: {enabled: true}
@@ -228,14 +266,114 @@ inPlace: {enabled: true}
 	}
 }
 
+// acceptsDocumentedValues is about values as helm --set reads them.
+func acceptsDocumentedValues(t *testing.T, product *chart.Chart) {
+	t.Helper()
+	for set, argument := range map[string]string{
+		"diagnosticsAddress=0": "--diagnostics-address=0", "diagnosticsAddress=:9000": "--diagnostics-address=:9000",
+		"logLevel=4": "--v=4", "featureGates=PriorityQueue=false": "--feature-gates=PriorityQueue=false",
+		"extraArgs={--sync-period=5m}": "--sync-period=5m", "watchFilter=": "--watch-filter=",
+		"priorityClassName=": "", "tolerations=null": "", "image.tag=v1": "", "podLabels.team=a": "",
+	} {
+		given, err := strvals.Parse(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		manager, _ := rendered(t, product, "any", given)["Deployment any/capi-proxy-patcher-controller-manager"].(map[string]any)
+		containers, _, _ := unstructured.NestedSlice(manager, "spec", "template", "spec", "containers")
+		if args, _ := containers[0].(map[string]any)["args"].([]any); argument != "" && !slices.Contains(args, any(argument)) {
+			t.Errorf("%s: arguments %v", set, args)
+		}
+	}
+}
+
 func refusesOtherValues(t *testing.T, product *chart.Chart) {
 	t.Helper()
 	for _, text := range []string{
 		"{replica: 3}", "{hooks: {enable: true}}", "{failurePolicy: ignore}", "{defaultProxySecret: http-proxy}",
 		"{image: {repository: \"a: b\"}}", "{monitoring: true}", "{watchNamespace: \"a, b\"}",
+		"{image: {digest: v9}}", "{image: {digest: sha256:12}}", "{imagePullSecrets: [registry]}", "{extraArgs: [v=5]}", "{logLevel: 6}",
+		"{diagnosticsAddress: 8443}", "{diagnosticsAddress: \"\"}", "{podLabels: {control-plane: x}}", "{podLabels: {a: true}}",
+		"{podAnnotations: {kubectl.kubernetes.io/default-container: x}}", "{nodeSelector: {a: 1}}", "{tolerations: {}}",
 	} {
 		if err := chartutil.ValidateAgainstSchema(product, values(t, text)); err == nil {
 			t.Errorf("%s is taken", text)
+		}
+	}
+}
+
+// refusesValuesWithoutEffect is about values that need each other, or a kind that the cluster does not serve.
+func refusesValuesWithoutEffect(t *testing.T, product *chart.Chart) {
+	t.Helper()
+	const kubernetes, clusterAPI, runtime = "apiregistration.k8s.io/v1", "cluster.x-k8s.io/v1beta2", "runtime.cluster.x-k8s.io/v1beta2"
+	const certManager, prometheus = "cert-manager.io/v1", "monitoring.coreos.com/v1"
+	all := []string{kubernetes, clusterAPI, runtime, certManager, prometheus}
+	without := func(one string) []string {
+		return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return s == one })
+	}
+	for _, test := range []struct {
+		given  string
+		served []string
+		want   string
+	}{
+		{"{hooks: {enabled: false, register: true}}", all, "set hooks.register=false"},
+		{"{webhooks: {enabled: false}, failurePolicy: Fail}", all, "set failurePolicy=Ignore"},
+		{"{watchNamespace: a, defaultProxySecret: b/c}", all, "leave watchNamespace out"},
+		{"{monitoring: {enabled: true}, diagnosticsAddress: 0}", all, "diagnosticsAddress=0: use an address with port 8443"},
+		{"{monitoring: {enabled: true}, diagnosticsAddress: \":9000\"}", all, "diagnosticsAddress=:9000: use"},
+		{"{monitoring: {enabled: true}, diagnosticsAddress: \"[::]:8443\"}", all, ""},
+		{"{}", nil, ""},
+		{"{monitoring: {enabled: true}, hooks: {register: true}}", nil, ""},
+		{"{monitoring: {enabled: true}, hooks: {register: true}}", all, ""},
+		{"{}", []string{kubernetes}, "install Cluster API"},
+		{"{}", without(clusterAPI), "install Cluster API"},
+		{"{}", without(certManager), "install cert-manager"},
+		{"{webhooks: {enabled: false}}", without(certManager), "install cert-manager"},
+		{"{webhooks: {enabled: false}, hooks: {enabled: false}}", without(certManager), ""},
+		{"{}", without(runtime), ""},
+		{"{hooks: {register: true}}", without(runtime), "upgrade Cluster API"},
+		{"{}", without(prometheus), ""},
+		{"{monitoring: {enabled: true}}", without(prometheus), "Prometheus Operator"},
+	} {
+		_, err := files(product, "any", values(t, test.given), test.served)
+		if got := fmt.Sprint(err); (err != nil) != (test.want != "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s on a cluster with %q: got %v, want %q", test.given, test.served, err, test.want)
+		}
+	}
+}
+
+// hasTexts is about what Helm shows: README has a row for each value, and NOTES what to do next.
+func hasTexts(t *testing.T, product *chart.Chart) {
+	t.Helper()
+	i := slices.IndexFunc(product.Files, func(file *chart.File) bool { return file.Name == "README.md" })
+	readme := string(product.Files[i].Data)
+	for _, row := range []string{
+		"| `image.repository` | `\"" + image + "\"` |", "| `hooks.register` | `false` |", "| `tolerations` | `[{",
+		"| `networkPolicies.enabled` | `false` |",
+	} {
+		if !strings.Contains(readme, "\n"+row) {
+			t.Errorf("README.md has no row %s", row)
+		}
+	}
+	if product.Metadata.Home == "" || len(product.Metadata.Sources) == 0 || product.Metadata.KubeVersion == "" {
+		t.Errorf("Chart.yaml has %+v", product.Metadata)
+	}
+	const check, register = "check --wait 5m", "--set hooks.register=true"
+	for _, test := range []struct {
+		namespace, given string
+		want, not        []string
+	}{
+		{mgmt.SystemNamespace, "{}", []string{check, register, "check --pre-delete\n"}, []string{"--manager-namespace"}},
+		{"ours", "{hooks: {register: true}}", []string{check + " --manager-namespace ours\n"}, []string{register}},
+	} {
+		files, err := files(product, test.namespace, values(t, test.given), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := files[product.Name()+notes]
+		lacks := func(part string) bool { return !strings.Contains(text, part) }
+		if slices.ContainsFunc(test.want, lacks) || slices.IndexFunc(test.not, func(s string) bool { return !lacks(s) }) >= 0 {
+			t.Errorf("%s with %s: NOTES are\n%s", test.namespace, test.given, text)
 		}
 	}
 }
