@@ -29,6 +29,10 @@ const (
 	CodeClusterReport finding.Code = "cluster-condition"
 	CodeMachines      finding.Code = "cluster-machines"
 	CodeAddresses     finding.Code = "cluster-addresses"
+	CodeStillLabelled finding.Code = "still-labelled"
+	CodeEntriesLeft   finding.Code = "entries-left"
+	CodeWorkloadLeft  finding.Code = "workload-objects-left"
+	CodeRegistered    finding.Code = "hooks-registered"
 )
 
 // advice is what the user does about a check that failed.
@@ -72,6 +76,14 @@ func advice(code finding.Code) string {
 		return "replace them when it suits you; capi-proxy-patcher status --machines lists them"
 	case CodeAddresses:
 		return "add the network of the nodes to key noProxy of the proxy Secret, unless the proxy may reach it"
+	case CodeStillLabelled:
+		return "kubectl label clusters -A -l capi-proxy-patcher.io/enabled capi-proxy-patcher.io/enabled-"
+	case CodeEntriesLeft:
+		return "let the manager run, and roll out what waits: capi-proxy-patcher.io/rollout=Immediate on the Cluster does it now"
+	case CodeWorkloadLeft:
+		return "let the manager run until condition ProxyPublished of the Cluster is gone"
+	case CodeRegistered:
+		return "remove the patch from the ClusterClasses, then: kubectl delete extensionconfig capi-proxy-patcher"
 	case CodeNodePod:
 		return "let the Pod run in namespace kube-system: admission policies and taints of the workload cluster may forbid it"
 	case CodeNodeImage:

@@ -46,19 +46,19 @@ type checkOptions struct {
 	defaultSecret, output          string
 	fromNodes, nodeImage           string
 	endpoints                      []string
-	pre                            bool
+	pre, preDelete                 bool
 	wait                           time.Duration
 }
 
 func newCheck(streams Streams) *cobra.Command {
 	var o checkOptions
 	cmd := &cobra.Command{
-		Use:   "check [--pre | --cluster NAME]",
+		Use:   "check [--pre | --pre-delete | --cluster NAME]",
 		Short: "Check whether the product is installed right and works",
 		Long: `Checks Cluster API, the installation and the labelled Clusters, and with --cluster one Cluster in detail. Each
 check is one line: ok, warning, skipped (it does not apply, or you have no right to make it, with the reason), failed,
 or unknown (the API server did not answer). What failed says what to do, and where it is explained. With --pre it checks
-whether the product can be installed.
+whether the product can be installed, with --pre-delete whether it can be removed.
 
 It writes nothing: the object that proves that webhooks answer is created as a dry run. Only --from-nodes writes: for
 each node, or the one that it names, it creates a Pod in namespace kube-system of the workload cluster, with the
@@ -82,6 +82,7 @@ Exit status: 0 nothing failed, 1 a check failed, 2 it could not be checked, or w
 	f.StringVar(&o.defaultSecret, "default-proxy-secret", "",
 		"with --cluster, the installation-wide proxy Secret as namespace/name, as given to the manager")
 	f.BoolVar(&o.pre, "pre", false, "check whether the product can be installed")
+	f.BoolVar(&o.preDelete, "pre-delete", false, "check whether the product can be removed: list what still needs it")
 	f.DurationVar(&o.wait, "wait", 0, "check again until nothing fails, for at most this time")
 	f.StringVar(&o.fromNodes, "from-nodes", "",
 		"with --cluster, ask from this node, or without a value from each of the first 50")
@@ -103,6 +104,8 @@ func (o checkOptions) check() error {
 		return fmt.Errorf("check: unknown output %q; use text, json or yaml", o.output)
 	case o.pre && o.cluster != "":
 		return errors.New("check: --pre and --cluster exclude each other")
+	case o.preDelete && (o.pre || o.cluster != ""):
+		return errors.New("check: --pre-delete excludes --pre and --cluster")
 	case o.defaultSecret != "" && o.cluster == "":
 		return errors.New("check: --default-proxy-secret needs --cluster")
 	case o.fromNodes != "" && (o.cluster == "" || o.wait > 0):
@@ -142,6 +145,9 @@ func runCheck(ctx context.Context, o checkOptions, streams Streams) error {
 		defer cancel()
 		if o.pre {
 			return check.Pre(ctx, options)
+		}
+		if o.preDelete {
+			return check.PreDelete(ctx, options)
 		}
 		return check.Run(ctx, options)
 	}

@@ -15,10 +15,11 @@ func TestCheck_HasAStatusForWhatItCouldNotDo(t *testing.T) {
 		status int
 		part   string
 	}{
-		"no kubeconfig":      {[]string{"--kubeconfig", "/nowhere"}, 2, "nowhere"},
-		"an unknown output":  {[]string{"-o", "xml"}, 2, "unknown output"},
-		"--pre of a Cluster": {[]string{"--pre", "--cluster", "a"}, 2, "exclude each other"},
-		"nothing installed":  {[]string{"--kubeconfig", kubeconfig}, 1, "failed   lease"},
+		"no kubeconfig":             {[]string{"--kubeconfig", "/nowhere"}, 2, "nowhere"},
+		"an unknown output":         {[]string{"-o", "xml"}, 2, "unknown output"},
+		"--pre of a Cluster":        {[]string{"--pre", "--cluster", "a"}, 2, "exclude each other"},
+		"--pre-delete of a Cluster": {[]string{"--pre-delete", "--cluster", "a"}, 2, "excludes"},
+		"nothing installed":         {[]string{"--kubeconfig", kubeconfig}, 1, "failed   lease"},
 	} {
 		status, stdout, stderr := run(t, "", append([]string{"check"}, test.args...)...)
 		if status != test.status || !strings.Contains(stdout+stderr, test.part) {
