@@ -114,13 +114,17 @@ manifests: ## Write out/components.yaml, everything that an installation needs.
 	"$$kubectl" kustomize config/default >out/components.yaml
 
 .PHONY: demo
-demo: build ## Show the main job on a management cluster of its own; KEEP=1 leaves it running until Ctrl-C, NODE=1 boots real nodes instead (root).
+demo: build ## Show the main job on a management cluster of its own; KEEP=1 leaves it running until Ctrl-C or make demo-stop, NODE=1 boots real nodes instead (root).
 ifeq ($(NODE),1)
 	@hack/node-demo.sh
 else
 	@go build -o bin/demo ./hack/demo
 	@assets=$$(hack/kube-assets.sh); KUBEBUILDER_ASSETS="$$assets" bin/demo $(if $(KEEP),-keep)
 endif
+
+.PHONY: demo-stop
+demo-stop: ## End the demo that make demo KEEP=1 has left running, from another terminal.
+	@go run ./hack/demo -stop
 
 .PHONY: clean
 clean: ## Remove what make has built here. The programs of hack/kube-assets.sh stay in their cache.

@@ -27,17 +27,33 @@ import (
 
 func main() {
 	keep := flag.Bool("keep", false, "leave everything running until Ctrl-C")
+	end := flag.Bool("stop", false, "end the demo that runs with this folder, and wait until its processes have ended")
 	dir := flag.String("dir", ".demo", "folder for the kubeconfig and logs")
 	binary := flag.String("manager", "bin/capi-proxy-patcher", "the program to show")
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard()) // the manager logs for itself
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := demo(ctx, *dir, *binary, *keep)
+	ctx, cancel := untilSignal()
+	var err error
+	if *end {
+		err = stop(*dir)
+	} else {
+		err = demo(ctx, *dir, *binary, *keep)
+	}
 	cancel()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
+}
+
+// untilSignal returns a context that ends with Ctrl-C, with the terminal, and when nobody reads the output any more. None of
+// them ends the process before it has ended those that it started.
+func untilSignal() (context.Context, context.CancelFunc) {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signal.NotifyContext(context.Background(), signals...)
 }
 
 // demo runs the whole show.
@@ -46,6 +62,11 @@ func demo(ctx context.Context, dir, binary string, keep bool) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
+	running, err := claim(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, running.Close()) }()
 	kubeconfig, err := filepath.Abs(filepath.Join(dir, "kubeconfig"))
 	if err != nil {
 		return err
@@ -82,7 +103,7 @@ func demo(ctx context.Context, dir, binary string, keep bool) (err error) {
 	}
 	fmt.Printf("\nDone in %.0f s.\n", time.Since(start).Seconds())
 	if keep {
-		fmt.Printf("Everything is running until Ctrl-C. Look around in another terminal:\n\n  export KUBECONFIG=%s\n"+
+		fmt.Printf("Everything is running until Ctrl-C or make demo-stop. Look around in another terminal:\n\n  export KUBECONFIG=%s\n"+
 			"  kubectl -n demo get cluster,kubeadmcontrolplane,kubeadmconfigtemplate,secret\n\n", kubeconfig)
 		<-ctx.Done()
 	}
