@@ -30,7 +30,7 @@ var gone = []struct {
 	{"Target `kubeadm`", []string{`TargetKubeadm`, `containerd,kubelet,kubeadm`}},
 	{"bring no reconcile", []string{
 		`internal/expiring`, `controller/passes`, `controller/contest`, `every tenth interval`,
-		`report/steady`, `nodeagent/settle`,
+		`report/steady`, `agent/settle`,
 	}},
 	{"a proxy Secret without the label the moment", []string{`names of Secrets are watched`}},
 	{"", []string{

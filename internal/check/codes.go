@@ -88,17 +88,17 @@ func advice(code finding.Code) string {
 		return "let the Pod run in namespace kube-system: admission policies and taints of the workload cluster may forbid it"
 	case CodeNodeImage:
 		return "mend what the message names; the proxy, its password and the certificates are in the proxy Secret"
-	case nodeagent.CodeNodeProblems:
+	case agent.CodeNodeProblems:
 		return "mend what the message names in the image or the proxy Secret, and replace the Machine"
-	case nodeagent.CodeNodeVariables:
+	case agent.CodeNodeVariables:
 		return "replace the Machine, or use rollout InPlace: it has booted without the proxy"
-	case nodeagent.CodeNodeTrust:
+	case agent.CodeNodeTrust:
 		return "replace the Machine, or use rollout InPlace; the log of the bootstrap says why trust was not set up"
-	case nodeagent.CodeNodeEndpoint:
+	case agent.CodeNodeEndpoint:
 		return "mend what the message names: 407 is a wrong password, an unknown authority belongs into key trustedCA"
-	case nodeagent.CodeNodeAPIServer, nodeagent.CodeNodeDNS:
+	case agent.CodeNodeAPIServer, agent.CodeNodeDNS:
 		return "mend the network or the DNS of the workload cluster, or add what is proxied to key noProxy"
-	case nodeagent.CodeNodeNetwork:
+	case agent.CodeNodeNetwork:
 		return "add the network of the nodes to key noProxy of the proxy Secret"
 	default:
 		return "do what the section says"

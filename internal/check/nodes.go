@@ -145,7 +145,7 @@ func (c *checker) node(ctx context.Context, all []corev1.Node, node corev1.Node,
 			return failed("Pod %s/%s did not end within %s", pod.Namespace, pod.Name, podTime)
 		}})
 	}
-	var answers []nodeagent.Answer
+	var answers []agent.Answer
 	if err := json.Unmarshal([]byte(state.Message), &answers); err != nil {
 		return append(checks, one{CodeNodePod, func(context.Context) Result {
 			return failed("the Pod ended with status %d: %s", state.ExitCode, state.Message)
@@ -273,7 +273,7 @@ func (c *checker) pod(all []corev1.Node, node corev1.Node, image, server string)
 	}
 }
 
-// Names of the checks from nodes that are not those of package nodeagent.
+// Names of the checks from nodes that are not those of package agent.
 const (
 	CodeNodePod   finding.Code = "node-pod"
 	CodeNodeImage finding.Code = "node-image"

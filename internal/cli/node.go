@@ -38,7 +38,7 @@ setup.sh, readiness-endpoints) as files of a folder. See docs/in-place.md.`,
 }
 
 // nodeFlags adds what the commands have in common.
-func nodeFlags(cmd *cobra.Command, o *nodeagent.Options) {
+func nodeFlags(cmd *cobra.Command, o *agent.Options) {
 	cmd.Flags().StringVar(&o.Root, "root", "/", "folder that is the root of the node")
 	cmd.Flags().StringVar(&o.From, "from", "", "folder with the keys of the Secret as files")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
@@ -50,7 +50,7 @@ func nodeFlags(cmd *cobra.Command, o *nodeagent.Options) {
 }
 
 func newNodeApply(streams Streams) *cobra.Command {
-	var o nodeagent.Options
+	var o agent.Options
 	cmd := &cobra.Command{
 		Use:   "apply --from FOLDER",
 		Short: "Bring the files of a node and its services to a version",
@@ -77,7 +77,7 @@ files could not be restored (the next run continues). The last line on standard 
 }
 
 func newNodeRemove(streams Streams) *cobra.Command {
-	var o nodeagent.Options
+	var o agent.Options
 	cmd := &cobra.Command{
 		Use:   "remove",
 		Short: "Remove the files of the product from a node",
@@ -92,21 +92,21 @@ product on the node writes the files again.`,
 }
 
 // applies has a command apply a version or, with --dry-run, print what that would change.
-func applies(cmd *cobra.Command, o *nodeagent.Options, streams Streams) {
+func applies(cmd *cobra.Command, o *agent.Options, streams Streams) {
 	dryRun := cmd.Flags().Bool("dry-run", false, "print what would change, without values, and change nothing")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *dryRun {
-			return nodeagent.DryRun(*o, streams.Out)
+			return agent.DryRun(*o, streams.Out)
 		}
 		return runNodeApply(cmd.Context(), *o, streams)
 	}
 }
 
-func runNodeApply(ctx context.Context, o nodeagent.Options, streams Streams) error {
+func runNodeApply(ctx context.Context, o agent.Options, streams Streams) error {
 	stop := make(chan os.Signal, 1) // what has begun ends, in bounded time
 	signal.Notify(stop, syscall.SIGTERM)
 	defer signal.Stop(stop)
-	err := nodeagent.ApplyAgain(ctx, o, nodeagent.AskInterval, stop, streams.Err)
+	err := agent.ApplyAgain(ctx, o, agent.AskInterval, stop, streams.Err)
 	if failed := (*node.RolledBackError)(nil); errors.As(err, &failed) && failed.Left != nil {
 		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n", err)
 		return statusError{exitLeft}
@@ -116,7 +116,7 @@ func runNodeApply(ctx context.Context, o nodeagent.Options, streams Streams) err
 
 func newNodeWatch(streams Streams) *cobra.Command {
 	var (
-		o       nodeagent.Options
+		o       agent.Options
 		address string
 	)
 	cmd := &cobra.Command{
@@ -128,7 +128,7 @@ they are the same, 503 with the paths that differ otherwise. It changes nothing.
 Exit status: 0 ended by SIGTERM, 1 the files cannot be compared or the address not be used, 2 wrong usage.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return nodeagent.Watch(untilSignal(cmd.Context()), o, address, nodeagent.WatchInterval, streams.Err)
+			return agent.Watch(untilSignal(cmd.Context()), o, address, agent.WatchInterval, streams.Err)
 		},
 	}
 	nodeFlags(cmd, &o)
@@ -137,7 +137,7 @@ Exit status: 0 ended by SIGTERM, 1 the files cannot be compared or the address n
 }
 
 func newNodeCheck(streams Streams) *cobra.Command {
-	var o nodeagent.Options
+	var o agent.Options
 	cmd := &cobra.Command{
 		Use:   "check --from FOLDER",
 		Short: "Ask the readiness endpoints, and compare what systemd gives to services",
@@ -150,7 +150,7 @@ the product, and names the file that wins where they differ. It asks systemd, or
 Exit status: 0 all is as it should be, 1 it is not, 2 wrong usage.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return nodeagent.Check(cmd.Context(), o, streams.Out)
+			return agent.Check(cmd.Context(), o, streams.Out)
 		},
 	}
 	nodeFlags(cmd, &o)

@@ -16,7 +16,7 @@ const maxAnswers = 4096
 
 func newNodeProbe(streams Streams) *cobra.Command {
 	var (
-		o      nodeagent.ProbeOptions
+		o      agent.ProbeOptions
 		output string
 	)
 	cmd := &cobra.Command{
@@ -29,7 +29,7 @@ a variable. It changes nothing.
 Exit status: 0 it has asked, whatever the answers are, 1 it could not, 2 wrong usage.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			answers, err := nodeagent.Probe(cmd.Context(), o)
+			answers, err := agent.Probe(cmd.Context(), o)
 			if err != nil {
 				return err
 			}

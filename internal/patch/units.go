@@ -19,7 +19,7 @@ type Unit struct {
 }
 
 // Units returns the services that get the variables, in the order in which they are restarted. The script knows them by
-// name, and so do packages nodeagent (how a service shows that it is healthy), kinds and plan (which hosts it asks).
+// name, and so do packages agent (how a service shows that it is healthy), kinds and plan (which hosts it asks).
 func Units() []Unit {
 	return []Unit{
 		{Target: contract.TargetContainerd, Socket: "/run/containerd/containerd.sock"},

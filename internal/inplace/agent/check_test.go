@@ -1,4 +1,4 @@
-package nodeagent_test
+package agent_test
 
 import (
 	"bufio"
@@ -131,7 +131,7 @@ func TestCheck_AsksThroughTheProxy(t *testing.T) {
 			f.mount(contract.KeyTrustedCABundle, systemd.EnvironmentFileHeader+"\n"+test.ca)
 			f.mount(contract.KeyReadiness, test.endpoint+"\n")
 			var out strings.Builder
-			err := nodeagent.Check(t.Context(), f.Options, &out)
+			err := agent.Check(t.Context(), f.Options, &out)
 			if (out.String() == "1 readiness endpoints answer\n") != (err == nil) || (err == nil) != (test.want == "") {
 				t.Fatalf("%q, %v", out.String(), err)
 			}
@@ -181,7 +181,7 @@ func TestCheck_TrustsWhatTheNodeTrusts(t *testing.T) {
 			}
 			f.mount(contract.KeyReadiness, server.URL)
 			f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://127.0.0.1:1", "127.0.0.1"))
-			err := nodeagent.Check(t.Context(), f.Options, io.Discard)
+			err := agent.Check(t.Context(), f.Options, io.Discard)
 			if (err == nil) != test.trusted {
 				t.Errorf("trusted: %t, %v", test.trusted, err)
 			}
@@ -215,7 +215,7 @@ func TestCheck_QuotesNothingThatAProxySays(t *testing.T) {
 				address := answering(t, strings.ReplaceAll(test.answer, "ECHO", encoded+" "+pass+" "+hex.EncodeToString([]byte(pass))))
 				f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://"+user+":"+url.QueryEscape(pass)+"@"+address))
 				f.mount(contract.KeyReadiness, endpoint)
-				err := nodeagent.Check(t.Context(), f.Options, io.Discard)
+				err := agent.Check(t.Context(), f.Options, io.Discard)
 				want := test.want
 				if endpoint == "http://example.com" {
 					want = strings.NewReplacer("Internal Server Error", "status 500").Replace(want)
@@ -288,7 +288,7 @@ func TestCheck_QuotesNothingOfACertificate(t *testing.T) {
 				f.mount(contract.KeyTrustedCABundle, systemd.EnvironmentFileHeader+"\n"+string(certificate.PEM))
 			}
 			f.mount(contract.KeyReadiness, "https://example.com")
-			err := nodeagent.Check(t.Context(), f.Options, io.Discard)
+			err := agent.Check(t.Context(), f.Options, io.Discard)
 			if err == nil || !strings.HasSuffix(err.Error(), ": https://example.com: "+test.want) {
 				t.Errorf("%v, want %s", err, test.want)
 			}
@@ -312,7 +312,7 @@ func TestCheck_SaysWhyNothingAnswers(t *testing.T) {
 			f := newFolders(t)
 			f.mount(contract.KeyProxyEnv, proxyEnv(t, test.proxy, "127.0.0.1"))
 			f.mount(contract.KeyReadiness, test.endpoint)
-			err := nodeagent.Check(t.Context(), f.Options, io.Discard)
+			err := agent.Check(t.Context(), f.Options, io.Discard)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %s", err, test.want)
 			}
@@ -389,7 +389,7 @@ func TestCheck_NamesTheFileThatWins(t *testing.T) {
 				f.put(path, content, 0o600)
 			}
 			var out strings.Builder
-			err := nodeagent.Check(t.Context(), f.Options, &out)
+			err := agent.Check(t.Context(), f.Options, &out)
 			switch {
 			case test.want == "" && (err != nil || out.String() != good):
 				t.Errorf("%v, %s", err, out.String())
@@ -407,7 +407,7 @@ func TestCheck_ReadsUnitFilesThroughLinks(t *testing.T) {
 	f.put("/etc/systemd/system/kubelet.service.d/http-proxy.conf", systemd.EnvironmentFileHeader+"\n[Service]\nEnvironmentFile=/etc/capi-proxy-patcher/proxy.env\n", 0o644)
 	f.put("/opt/theirs.conf", "[Service]\nUnsetEnvironment=HTTP_PROXY\n", 0o644)
 	f.link("/etc/systemd/system/kubelet.service.d/zz.conf", "/opt/theirs.conf")
-	err := nodeagent.Check(t.Context(), f.Options, io.Discard)
+	err := agent.Check(t.Context(), f.Options, io.Discard)
 	if err == nil || !strings.HasSuffix(err.Error(), "HTTP_PROXY unset by /etc/systemd/system/kubelet.service.d/zz.conf") {
 		t.Error(err)
 	}

@@ -1,4 +1,4 @@
-package nodeagent_test
+package agent_test
 
 import (
 	"cmp"
@@ -72,7 +72,7 @@ func TestProbe_NamesWhatIsWrong(t *testing.T) {
 				f.put(bundle, ca, 0o644)
 			}
 			f.put("/etc/kubernetes/pki/ca.crt", ca, 0o644)
-			answers, err := nodeagent.Probe(t.Context(), nodeagent.ProbeOptions{
+			answers, err := agent.Probe(t.Context(), agent.ProbeOptions{
 				Root: f.Root, Endpoints: []string{"https://registry.example.com/v2/?t0ken"}, APIServer: cmp.Or(test.apiServer, server.URL),
 				Nodes: []string{"10.1.2.3", "no address"},
 			})
@@ -105,17 +105,17 @@ func TestProbe_AsksForWhatIsGiven(t *testing.T) {
 	f := newFolders(t)
 	f.put(contract.PathProxyEnv, proxyEnv(t, "http://127.0.0.1:1", ".svc"), 0o600)
 	for given, want := range map[string]struct {
-		options nodeagent.ProbeOptions
+		options agent.ProbeOptions
 		checks  []string
 	}{
-		"nothing":        {nodeagent.ProbeOptions{}, nil},
-		"the API server": {nodeagent.ProbeOptions{APIServer: "https://x.svc:1"}, []string{"node-api-server"}},
-		"a name":         {nodeagent.ProbeOptions{DNSName: "x.svc"}, nil},
-		"a DNS server":   {nodeagent.ProbeOptions{DNSServer: "127.0.0.1"}, nil},
-		"both":           {nodeagent.ProbeOptions{DNSName: "x.svc", DNSServer: "127.0.0.1"}, []string{"node-dns"}},
+		"nothing":        {agent.ProbeOptions{}, nil},
+		"the API server": {agent.ProbeOptions{APIServer: "https://x.svc:1"}, []string{"node-api-server"}},
+		"a name":         {agent.ProbeOptions{DNSName: "x.svc"}, nil},
+		"a DNS server":   {agent.ProbeOptions{DNSServer: "127.0.0.1"}, nil},
+		"both":           {agent.ProbeOptions{DNSName: "x.svc", DNSServer: "127.0.0.1"}, []string{"node-dns"}},
 	} {
 		want.options.Root = f.Root
-		answers, err := nodeagent.Probe(t.Context(), want.options)
+		answers, err := agent.Probe(t.Context(), want.options)
 		var failed []string
 		for _, answer := range answers {
 			if answer.Check == "node-api-server" || answer.Check == "node-dns" {
@@ -137,7 +137,7 @@ func TestProbe_IsBounded(t *testing.T) {
 	f := newFolders(t)
 	f.put(contract.PathProxyEnv, proxyEnv(t, "http://127.0.0.1:1"), 0o600)
 	long := "https://" + strings.Repeat("a.", 4000) + "example.com/"
-	answers, err := nodeagent.Probe(t.Context(), nodeagent.ProbeOptions{
+	answers, err := agent.Probe(t.Context(), agent.ProbeOptions{
 		Root: f.Root, Endpoints: append([]string{long + "\x1b[31m"}, slices.Repeat([]string{long}, 100)...), APIServer: long, DNSName: long,
 		Nodes: slices.Repeat([]string{"2001:db8:1111:2222:3333:4444:5555:6666"}, 100),
 	})

@@ -1,4 +1,4 @@
-package nodeagent_test
+package agent_test
 
 import (
 	"errors"
@@ -15,12 +15,12 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace/node"
 )
 
-var _ node.Files = nodeagent.Files{}
+var _ node.Files = agent.Files{}
 
-func open(t *testing.T) (string, nodeagent.Files) {
+func open(t *testing.T) (string, agent.Files) {
 	t.Helper()
 	folder := t.TempDir()
-	files, err := nodeagent.Open(folder)
+	files, err := agent.Open(folder)
 	must(t, err)
 	return folder, files
 }
@@ -97,7 +97,7 @@ func TestFiles_LockAFolderForOne(t *testing.T) {
 	t.Parallel()
 	folder, files := open(t)
 	must(t, files.Mkdir("/own", 0o700), os.Symlink("own", filepath.Join(folder, "link")))
-	other, err := nodeagent.Open(folder)
+	other, err := agent.Open(folder)
 	must(t, err)
 	unlock, err := files.Lock("/own", 0)
 	must(t, err)

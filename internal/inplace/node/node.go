@@ -1,6 +1,6 @@
 // Package node brings a running node to a version of the product's files: it adds what is missing, replaces what
 // differs, removes what is not wanted, and restores what was there before if the services do not run with it. A file of
-// somebody else stays as it is. It decides and orders; package nodeagent makes the system calls.
+// somebody else stays as it is. It decides and orders; package agent makes the system calls.
 //
 // While an apply is under way the folder of the product on the node holds a journal, a folder with the previous files.
 // It appears and goes by a rename, so a run that finds one knows that the run before it did not end, finishes its work

@@ -165,11 +165,11 @@ func (r *running) ask(t *testing.T) {
 	r.report.Step(t, stepAsk)
 	const through = "https://" + registryHost + ", through the proxy: status "
 	out := r.says(t, map[finding.Code]string{
-		check.CodeNodeImage: "ok containerd has pulled ", nodeagent.CodeNodeVariables: "ok the files of the node set 6 variables",
-		nodeagent.CodeNodeProblems: "ok nothing failed when the node was prepared",
-		nodeagent.CodeNodeTrust:    "ok 1 certificates", nodeagent.CodeNodeEndpoint: "ok " + through,
-		nodeagent.CodeNodeAPIServer: "ok https://" + inPlaceEndpoint + ":6443, directly: status ",
-		nodeagent.CodeNodeNetwork:   "",
+		check.CodeNodeImage: "ok containerd has pulled ", agent.CodeNodeVariables: "ok the files of the node set 6 variables",
+		agent.CodeNodeProblems: "ok nothing failed when the node was prepared",
+		agent.CodeNodeTrust:    "ok 1 certificates", agent.CodeNodeEndpoint: "ok " + through,
+		agent.CodeNodeAPIServer: "ok https://" + inPlaceEndpoint + ":6443, directly: status ",
+		agent.CodeNodeNetwork:   "",
 	})
 	for _, network := range []string{"clients would ask the proxy for nodes: " + inPlaceWorker, "nodes are reached directly"} {
 		if strings.Count(out, network) != 1 { // the control plane is the endpoint
@@ -218,7 +218,7 @@ func (r *running) says(t *testing.T, want map[finding.Code]string) string {
 		got := map[finding.Code]string{}
 		for _, result := range group.Checks {
 			got[result.Check] = string(result.Status) + " " + result.Message
-			if direct := result.Message == "nodes are reached directly"; result.Check == nodeagent.CodeNodeNetwork &&
+			if direct := result.Message == "nodes are reached directly"; result.Check == agent.CodeNodeNetwork &&
 				direct != (result.Status == check.OK) {
 				t.Errorf("%s: %s", group.Name, got[result.Check])
 			}

@@ -1,6 +1,6 @@
-// Package nodeagent runs on a node: it carries out what package node decides, with the node's root as a folder, its
+// Package agent runs on a node: it carries out what package node decides, with the node's root as a folder, its
 // systemd by D-Bus, and HTTP.
-package nodeagent
+package agent
 
 import (
 	"context"

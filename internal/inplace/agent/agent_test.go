@@ -1,4 +1,4 @@
-package nodeagent_test
+package agent_test
 
 import (
 	"bytes"
@@ -33,13 +33,13 @@ const secret = `p%40s"$s` + "`"
 // folders are a node and a mounted Secret.
 type folders struct {
 	t *testing.T
-	nodeagent.Options
+	agent.Options
 }
 
 // newFolders has a node with variables but no service that reads them, so that nothing is restarted, and the same mounted.
 func newFolders(t *testing.T) folders {
 	t.Helper()
-	f := folders{t, nodeagent.Options{Root: t.TempDir(), From: t.TempDir(), State: t.TempDir()}}
+	f := folders{t, agent.Options{Root: t.TempDir(), From: t.TempDir(), State: t.TempDir()}}
 	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:old@proxy:3128"))
 	f.mount(contract.KeyTrustedCABundle, systemd.EnvironmentFileHeader+"\n")
 	f.mount(contract.KeySetup, patch.Setup())
@@ -152,11 +152,11 @@ func TestApply_WritesFilesWithTheirModes(t *testing.T) {
 	f.mount(contract.KeyProxyEnv, want)
 	before := f.tree()
 	var out, log bytes.Buffer
-	if err := nodeagent.DryRun(f.Options, &out); err != nil || out.String() != "write /etc/capi-proxy-patcher/proxy.env\n" {
+	if err := agent.DryRun(f.Options, &out); err != nil || out.String() != "write /etc/capi-proxy-patcher/proxy.env\n" {
 		t.Errorf("dry run: %s %v", &out, err)
 	}
 	f.has(before)
-	must(t, nodeagent.Apply(t.Context(), f.Options, &log))
+	must(t, agent.Apply(t.Context(), f.Options, &log))
 	before[contract.PathProxyEnv] = "-rw------- " + want
 	f.has(before)
 	if strings.Contains(log.String()+out.String(), "p%40") {
@@ -193,7 +193,7 @@ func TestApply_FollowsNoLink(t *testing.T) {
 			must(t, err, os.Symlink(target, f.path(link.at)))
 			before := f.tree()
 			// The next step would be to ask systemd, which no machine of a test has.
-			if err := nodeagent.Apply(t.Context(), f.Options, &bytes.Buffer{}); err == nil || strings.Contains(err.Error(), "systemd: ") {
+			if err := agent.Apply(t.Context(), f.Options, &bytes.Buffer{}); err == nil || strings.Contains(err.Error(), "systemd: ") {
 				t.Errorf("the link is not refused: %v", err)
 			}
 			f.has(before)
@@ -219,7 +219,7 @@ func TestApplyAgain_EndsWithEachNewCause(t *testing.T) {
 	f.mount(contract.KeyReadiness, url)
 	before := f.tree()
 	for run, want := range []string{"status 502", "status 407"} {
-		err := nodeagent.ApplyAgain(t.Context(), f.Options, time.Millisecond, nil, io.Discard)
+		err := agent.ApplyAgain(t.Context(), f.Options, time.Millisecond, nil, io.Discard)
 		if err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("run %d: %v", run, err)
 		}
@@ -228,7 +228,7 @@ func TestApplyAgain_EndsWithEachNewCause(t *testing.T) {
 	if requests.Load() != 8 { //nolint:mnd // see above
 		t.Errorf("%d requests", requests.Load())
 	}
-	if err := nodeagent.ApplyAgain(t.Context(), f.Options, time.Millisecond, nil, io.Discard); err != nil {
+	if err := agent.ApplyAgain(t.Context(), f.Options, time.Millisecond, nil, io.Discard); err != nil {
 		t.Error(err)
 	}
 	f.mount(contract.KeyReadiness, "http://127.0.0.1:1")
@@ -236,7 +236,7 @@ func TestApplyAgain_EndsWithEachNewCause(t *testing.T) {
 	stop := make(chan os.Signal, 1)
 	stop <- os.Interrupt
 	for range 2 { // the first tells, the second would wait
-		if err := nodeagent.ApplyAgain(t.Context(), f.Options, time.Hour, stop, io.Discard); err == nil {
+		if err := agent.ApplyAgain(t.Context(), f.Options, time.Hour, stop, io.Discard); err == nil {
 			t.Error("no error")
 		}
 	}
@@ -248,13 +248,13 @@ func TestApply_AsksTheDefaultEndpointOnlyIfThereIsNoOther(t *testing.T) {
 	url, requests := counting(t, func(int32) int { return http.StatusBadGateway })
 	f.Endpoint = url
 	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:new@proxy:3128"))
-	if err := nodeagent.Apply(t.Context(), f.Options, io.Discard); err == nil || !strings.Contains(err.Error(), url+": status 502") {
+	if err := agent.Apply(t.Context(), f.Options, io.Discard); err == nil || !strings.Contains(err.Error(), url+": status 502") {
 		t.Error(err)
 	}
 	other, _ := counting(t, func(int32) int { return http.StatusOK })
 	f.mount(contract.KeyReadiness, other)
 	asked := requests.Load()
-	if err := nodeagent.Apply(t.Context(), f.Options, io.Discard); err != nil || requests.Load() != asked {
+	if err := agent.Apply(t.Context(), f.Options, io.Discard); err != nil || requests.Load() != asked {
 		t.Errorf("%v, and %d requests", err, requests.Load()-asked)
 	}
 }
@@ -282,10 +282,10 @@ func TestHealthy_NamesTheFileThatWouldHaveTheLastWord(t *testing.T) {
 			f := newFolders(t)
 			f.put("/etc/mine.env", "HTTPS_PROXY=http://mine\n", 0o644)
 			f.put(folder+at, test.dropIn, 0o644)
-			on, err := nodeagent.Open(f.Root)
+			on, err := agent.Open(f.Root)
 			must(t, err)
 			got := ""
-			if err := nodeagent.New(t.Context(), f.Root, on, func(string) {}).Healthy(version, nil, []string{"kubelet"}); err != nil {
+			if err := agent.New(t.Context(), f.Root, on, func(string) {}).Healthy(version, nil, []string{"kubelet"}); err != nil {
 				got = err.Error()
 			}
 			if got != test.want {
@@ -301,7 +301,7 @@ func TestApply_WritesNothingWithoutSystemd(t *testing.T) {
 	f.recipe(contract.Targets()...)
 	before := f.tree()
 	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:"+secret+"@proxy:3128"))
-	err := nodeagent.Apply(t.Context(), f.Options, &bytes.Buffer{})
+	err := agent.Apply(t.Context(), f.Options, &bytes.Buffer{})
 	if err == nil || !strings.HasPrefix(err.Error(), "connecting to systemd: ") {
 		t.Error(err)
 	}
@@ -312,7 +312,7 @@ func TestApply_WritesNothingWithoutSystemd(t *testing.T) {
 func TestApply_WaitsForAnotherOne(t *testing.T) {
 	t.Parallel()
 	f := newFolders(t)
-	other := folders{t, nodeagent.Options{Root: f.Root, From: t.TempDir()}}
+	other := folders{t, agent.Options{Root: f.Root, From: t.TempDir()}}
 	other.recipe(contract.TargetCommands, contract.TargetTrust)
 	f.State = ""
 	for round := range 50 {
@@ -326,8 +326,8 @@ func TestApply_WaitsForAnotherOne(t *testing.T) {
 		}
 		var running sync.WaitGroup
 		errs := make([]error, 2)
-		for i, o := range []nodeagent.Options{f.Options, other.Options} {
-			running.Go(func() { errs[i] = nodeagent.Apply(t.Context(), o, io.Discard) })
+		for i, o := range []agent.Options{f.Options, other.Options} {
+			running.Go(func() { errs[i] = agent.Apply(t.Context(), o, io.Discard) })
 		}
 		running.Wait()
 		if err := errors.Join(errs...); err != nil {
@@ -361,7 +361,7 @@ func TestApply_RemembersWhatWasPutBack(t *testing.T) {
 		": status 502; the previous files were restored"
 	asked := int32(0)
 	for range 3 {
-		err := nodeagent.Apply(t.Context(), f.Options, &bytes.Buffer{})
+		err := agent.Apply(t.Context(), f.Options, &bytes.Buffer{})
 		if failed := (*node.RolledBackError)(nil); !errors.As(err, &failed) || failed.Left != nil || err.Error() != want {
 			t.Fatal(err)
 		}
@@ -378,7 +378,7 @@ func TestApply_RemembersWhatWasPutBack(t *testing.T) {
 		t.Errorf("remembers %q, %v", remembered, err)
 	}
 	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:third@proxy:3128"))
-	if err := nodeagent.Apply(t.Context(), f.Options, &bytes.Buffer{}); err == nil || requests.Load() == asked {
+	if err := agent.Apply(t.Context(), f.Options, &bytes.Buffer{}); err == nil || requests.Load() == asked {
 		t.Errorf("another version is not tried: %v", err)
 	}
 }
@@ -387,7 +387,7 @@ func TestRead_BoundsWhatIsMounted(t *testing.T) {
 	t.Parallel()
 	f := newFolders(t)
 	f.mount(contract.KeyTrustedCABundle, systemd.EnvironmentFileHeader+"\n"+strings.Repeat("x", 3<<20))
-	if err := nodeagent.Apply(t.Context(), f.Options, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "longer than 2097152 bytes") {
+	if err := agent.Apply(t.Context(), f.Options, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "longer than 2097152 bytes") {
 		t.Errorf("%v", err)
 	}
 }
@@ -404,7 +404,7 @@ func TestWatch_SaysWhatDiffers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	var log bytes.Buffer
-	go func() { ended <- nodeagent.Watch(ctx, f.Options, address, 10*time.Millisecond, &log) }()
+	go func() { ended <- agent.Watch(ctx, f.Options, address, 10*time.Millisecond, &log) }()
 	expect := func(status int, text string) {
 		t.Helper()
 		wait.Rule{Still: 10 * time.Second, Poll: 10 * time.Millisecond}.Until(t, "readyz", func() string {
@@ -447,12 +447,12 @@ func TestWatch_ListensOnTheLoopbackInterfaceOnly(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // one that listens ends then, without an error
 	defer cancel()
 	for _, address := range []string{"0.0.0.0:1", "10.0.0.1:1", "[::]:1", "localhost:1", ":1", "127.0.0.1", "", "192.0.2.1:80"} {
-		if err := nodeagent.Watch(ctx, newFolders(t).Options, address, time.Hour, &bytes.Buffer{}); err == nil ||
+		if err := agent.Watch(ctx, newFolders(t).Options, address, time.Hour, &bytes.Buffer{}); err == nil ||
 			!strings.Contains(err.Error(), "is not an address of the loopback interface") {
 			t.Errorf("listens on %q: %v", address, err)
 		}
 	}
-	if err := nodeagent.Watch(ctx, nodeagent.Options{Root: "/does/not/exist"}, "127.0.0.1:0", time.Hour, &bytes.Buffer{}); err == nil {
+	if err := agent.Watch(ctx, agent.Options{Root: "/does/not/exist"}, "127.0.0.1:0", time.Hour, &bytes.Buffer{}); err == nil {
 		t.Error("watches a folder that does not exist")
 	}
 }
