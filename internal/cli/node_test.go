@@ -38,6 +38,7 @@ func TestNode_SaysWhatItDoesByExitStatus(t *testing.T) {
 		put(filepath.Join(from, key), string(content))
 	}
 	put(filepath.Join(root, "etc/mine"), "")
+	put(filepath.Join(root, "run/mine"), "")
 	put(filepath.Join(root, proxy), "HTTP_PROXY=http://mine\n")
 	for _, test := range []struct {
 		name   string

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace/node"
 )
 
@@ -247,28 +248,59 @@ func (f Files) Sync(name string) error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// lockPause is the time between two tries to lock a folder.
-const lockPause = 20 * time.Millisecond
+// The lock of a node. It is there until the node reboots.
+const (
+	lockFolder = "/run/" + contract.Name
+	lockFile   = lockFolder + "/lock"
+	// lockPause is the time between two tries to take it.
+	lockPause = 20 * time.Millisecond
+)
 
-// Lock implements node.Files.
-func (f Files) Lock(name string, wait time.Duration) (unlock func(), err error) {
-	folder, err := f.folder(name)
+// Lock implements node.Files. Nobody but root can open the file that is locked, and so hold an apply up.
+func (f Files) Lock(wait time.Duration) (unlock func(), err error) {
+	if err := f.Mkdir(lockFolder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("making the folder of the lock: %w", err)
+	}
+	if _, err := f.private(lockFolder, fs.ModeDir|0o700); err != nil {
+		return nil, err
+	}
+	if err := f.Write(lockFile, nil, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("making the lock: %w", err)
+	}
+	found, err := f.private(lockFile, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	file, _, err := f.open(strings.TrimPrefix(lockFile, "/"), found)
 	if err != nil {
 		return nil, err
 	}
 	timeout := time.After(wait)
 	for {
-		err := unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
-			return func() { _ = folder.Close() }, nil
+			return func() { _ = file.Close() }, nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return nil, errors.Join(fmt.Errorf("locking %s: %w", name, err), folder.Close())
+			return nil, errors.Join(fmt.Errorf("locking %s: %w", lockFile, err), file.Close())
 		}
 		select {
 		case <-time.After(lockPause):
 		case <-timeout:
-			return nil, errors.Join(fmt.Errorf("%s: %w", name, node.ErrLocked), folder.Close())
+			return nil, errors.Join(fmt.Errorf("%s: %w", lockFile, node.ErrLocked), file.Close())
 		}
 	}
+}
+
+// private returns what is at a name, which has to be of root and of a mode.
+func (f Files) private(name string, mode fs.FileMode) (fs.FileInfo, error) {
+	_, found, err := f.plain(name)
+	if err != nil {
+		return nil, err
+	}
+	if found == nil || found.Mode() != mode || !isOwned(found) {
+		return nil, fmt.Errorf("%s on this node is not a %s of root with mode %o: somebody else has made it; remove it", name,
+			map[bool]string{true: "folder", false: "file"}[mode.IsDir()], mode.Perm())
+	}
+	return found, nil
 }

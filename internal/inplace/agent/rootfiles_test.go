@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -93,22 +94,27 @@ func TestFiles_TouchNothingThroughALink(t *testing.T) {
 }
 
 // A process that is killed leaves no lock: the kernel removes it. Garbage collection does not.
-func TestFiles_LockAFolderForOne(t *testing.T) {
+func TestFiles_LockForOne(t *testing.T) {
 	t.Parallel()
 	folder, files := open(t)
-	must(t, files.Mkdir("/own", 0o700), os.Symlink("own", filepath.Join(folder, "link")))
+	must(t, os.Mkdir(filepath.Join(folder, "run"), 0o755))
 	other, err := agent.Open(folder)
 	must(t, err)
-	unlock, err := files.Lock("/own", 0)
+	unlock, err := files.Lock(0)
 	must(t, err)
+	for name, mode := range map[string]fs.FileMode{"": fs.ModeDir | 0o700, "lock": 0o600} {
+		if info, err := os.Stat(filepath.Join(folder, "run/capi-proxy-patcher", name)); err != nil || info.Mode() != mode {
+			t.Errorf("%q: %v, %v", name, info, err)
+		}
+	}
 	runtime.GC()
 	runtime.GC()
-	if _, err := other.Lock("/own", 250*time.Millisecond); !errors.Is(err, node.ErrLocked) {
+	if _, err := other.Lock(250 * time.Millisecond); !errors.Is(err, node.ErrLocked) {
 		t.Errorf("locked twice: %v", err)
 	}
 	got := make(chan error, 1)
 	go func() {
-		unlock, err := other.Lock("/own", time.Minute)
+		unlock, err := other.Lock(time.Minute)
 		if err == nil {
 			unlock()
 		}
@@ -118,10 +124,49 @@ func TestFiles_LockAFolderForOne(t *testing.T) {
 	if err := <-got; err != nil {
 		t.Errorf("does not wait: %v", err)
 	}
-	if _, err := files.Lock("/none", 0); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("locks what is not there: %v", err)
-	}
-	if _, err := files.Lock("/link", 0); err == nil {
-		t.Error("locks through a link")
+}
+
+// What somebody else has made there he could lock, too.
+func TestFiles_LockNothingOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	const ours = "run/capi-proxy-patcher"
+	for name, test := range map[string]struct {
+		plant func(root string) error
+		want  string
+	}{
+		"no folder of the system's": {func(root string) error { return os.Remove(filepath.Join(root, "run")) }, "making the folder of the lock: "},
+		"a link in place of the folder": {func(root string) error {
+			return errors.Join(os.Mkdir(filepath.Join(root, "mine"), 0o700), os.Symlink("../mine", filepath.Join(root, ours)))
+		}, "/run/capi-proxy-patcher on this node is not a folder of root with mode 700: "},
+		"a folder for everybody": {func(root string) error {
+			return errors.Join(os.Mkdir(filepath.Join(root, ours), 0o700), os.Chmod(filepath.Join(root, ours), 0o777)) //nolint:gosec // as planted
+		}, "/run/capi-proxy-patcher on this node is not a folder of root with mode 700: "},
+		"a folder of another owner": {func(root string) error {
+			return errors.Join(os.Mkdir(filepath.Join(root, ours), 0o700), os.Chown(filepath.Join(root, ours), 12345, 12345))
+		}, "/run/capi-proxy-patcher on this node is not a folder of root with mode 700: "},
+		"a file in place of the folder": {func(root string) error {
+			return os.WriteFile(filepath.Join(root, ours), nil, 0o600)
+		}, "/run/capi-proxy-patcher on this node is not a folder of root with mode 700: "},
+		"a link in place of the file": {func(root string) error {
+			return errors.Join(os.Mkdir(filepath.Join(root, ours), 0o700), os.Symlink("../mine", filepath.Join(root, ours, "lock")))
+		}, "/run/capi-proxy-patcher/lock on this node is not a file of root with mode 600: "},
+		"a file for everybody": {func(root string) error {
+			return errors.Join(os.Mkdir(filepath.Join(root, ours), 0o700), os.WriteFile(filepath.Join(root, ours, "lock"), nil, 0o644)) //nolint:gosec // as planted
+		}, "/run/capi-proxy-patcher/lock on this node is not a file of root with mode 600: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if name == "a folder of another owner" && os.Geteuid() != 0 {
+				t.Skip("only root gives a folder away")
+			}
+			root, files := open(t)
+			must(t, os.Mkdir(filepath.Join(root, "run"), 0o755), test.plant(root)) //nolint:gosec // as on a node
+			if _, err := files.Lock(0); err == nil || !strings.HasPrefix(err.Error(), test.want) {
+				t.Errorf("%v, want %s", err, test.want)
+			}
+			if _, err := os.Stat(filepath.Join(root, "mine/lock")); err == nil {
+				t.Error("the lock is where the link leads")
+			}
+		})
 	}
 }

@@ -30,8 +30,8 @@ const (
 	scrap = folder + "/.node-apply.scrap"
 	// absent ends the name of a file of the journal that says that there was no file of the product.
 	absent = ".absent"
-	// lockFolder is locked. It is there before the first apply and after the last one.
-	lockFolder = "/etc"
+	// disk is a folder of the disk with the files of the product, which is there before the first apply.
+	disk = "/etc"
 )
 
 const (
@@ -47,7 +47,7 @@ const spare = 16 << 20
 // for a path that has a symbolic link in it.
 var ErrNotRegular = errors.New("not a regular file")
 
-// ErrLocked is the error of Files.Lock for a folder that another process has locked.
+// ErrLocked is the error of Files.Lock while another process has the lock.
 var ErrLocked = errors.New("locked")
 
 // lockWait is how long a run waits for another one on the same node.
@@ -86,9 +86,9 @@ type Files interface {
 	Room(name string) (uint64, error)
 	// Sync makes the names in a folder durable.
 	Sync(name string) error
-	// Lock locks a folder until unlock is called or the process ends. It waits for another lock at most as long as wait
-	// says, then it returns ErrLocked; fs.ErrNotExist if there is no folder.
-	Lock(name string, wait time.Duration) (unlock func(), err error)
+	// Lock takes the lock of the node, which only root can take, until unlock is called or the process ends. It waits for
+	// another one at most as long as wait says, then it returns ErrLocked.
+	Lock(wait time.Duration) (unlock func(), err error)
 }
 
 // Services are what an apply does to a node beside files. Each call is bounded in time. Errors hold no credential.
@@ -154,7 +154,7 @@ func (h Host) Apply(want Version, tried error) error {
 }
 
 func (h Host) lock() (unlock func(), err error) {
-	unlock, err = h.Files.Lock(lockFolder, lockWait)
+	unlock, err = h.Files.Lock(lockWait)
 	if errors.Is(err, ErrLocked) {
 		return nil, fmt.Errorf("another %s node command has worked on this node for %s and has not ended: nothing was "+
 			"changed; run this one again when that one has ended", contract.Name, lockWait)
@@ -241,11 +241,11 @@ func (h Host) ready(want Version, plan Plan) error {
 	for _, f := range want.files {
 		needed += 2 * uint64(len(f.Content)) //nolint:mnd // the file and the previous one
 	}
-	switch room, err := h.Files.Room(lockFolder); {
+	switch room, err := h.Files.Room(disk); {
 	case err != nil:
 		return err
 	case room < needed:
-		return fmt.Errorf("the disk of %s on this node is full: %d bytes have to be free", lockFolder, needed)
+		return fmt.Errorf("the disk of %s on this node is full: %d bytes have to be free", disk, needed)
 	}
 	return h.check(want, plan)
 }
