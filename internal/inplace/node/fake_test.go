@@ -163,6 +163,9 @@ func (d *disk) Sync(name string) error {
 		return err
 	}
 	_, found := d.find(name)
+	if found == nil {
+		return fs.ErrNotExist
+	}
 	found.durable = maps.Clone(found.names)
 	return nil
 }
@@ -214,23 +217,28 @@ func (d *disk) addOwn() {
 	d.put(contract.PathNodeEnv, &inode{content: []byte(systemd.EnvironmentFileHeader + "\n" + list), mode: 0o600})
 }
 
+// marker is what setup.sh has while certificates of the product may be in the trust store.
+const marker = "/etc/capi-proxy-patcher/trusts"
+
+// Trust does what setup.sh does: nothing without certificates and without its marker.
 func (d *disk) Trust() error {
+	bundle := strings.TrimPrefix(string(d.content(contract.PathTrustedCA)), systemd.EnvironmentFileHeader+"\n")
+	_, marked := d.find(marker)
+	if acts := bundle != "" || marked != nil; acts {
+		d.put(marker, &inode{mode: 0o644})
+	} else {
+		return d.call("trust")
+	}
 	if err := d.call("trust"); err != nil {
 		return err
 	}
 	if d.refuses != nil && d.refuses("trust", nil, d.content(contract.PathTrustedCA)) {
 		return errors.New("the command fails")
 	}
-	if d.content(contract.PathTrustedCA) == nil {
-		return errors.New("there is no bundle")
+	if d.trusted = bundle; bundle == "" {
+		delete(must(d.find("/etc/capi-proxy-patcher")).names, "trusts")
 	}
-	d.trust(string(d.content(contract.PathTrustedCA)))
 	return nil
-}
-
-// trust makes the trust store that of a bundle: comments are not in it.
-func (d *disk) trust(bundle string) {
-	d.trusted = strings.TrimPrefix(bundle, systemd.EnvironmentFileHeader+"\n")
 }
 
 func (d *disk) Room(name string) (uint64, error) { return d.room, d.call("room %s", name) }

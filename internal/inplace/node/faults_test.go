@@ -36,9 +36,7 @@ func (d *disk) whole(t *testing.T, s scenario) string {
 	t.Helper()
 	before, after, now, problems := s.begin(t).files(), s.end(t).files(), d.files(), ""
 	for _, name := range append(patch.ManagedPaths(), usersEd) {
-		// While certificates are taken out of the trust store there is a bundle without any.
-		empty := name == contract.PathTrustedCA && now[name] == "644 false "+systemd.EnvironmentFileHeader+"\n"
-		if now[name] != before[name] && now[name] != after[name] && !empty {
+		if now[name] != before[name] && now[name] != after[name] {
 			problems += fmt.Sprintf("%s is neither: %q\n", name, now[name])
 		}
 	}

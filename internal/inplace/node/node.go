@@ -30,6 +30,8 @@ const (
 	scrap = folder + "/.node-apply.scrap"
 	// absent ends the name of a file of the journal that says that there was no file of the product.
 	absent = ".absent"
+	// marker is a file that contract.PathSetup keeps while the trust store may have certificates of the product.
+	marker = folder + "/trusts"
 	// disk is a folder of the disk with the files of the product, which is there before the first apply.
 	disk = "/etc"
 )
@@ -173,6 +175,9 @@ func (h Host) apply(want Version, tried error) error {
 	plan := now.plan(want)
 	if now.interrupted {
 		h.Say("continuing after an interruption")
+		if err := h.Files.Sync(folder); err != nil { // before anything else is changed the journal has to last
+			return err
+		}
 	}
 	if tried != nil {
 		if now.interrupted {
@@ -193,7 +198,7 @@ func (h Host) apply(want Version, tried error) error {
 	} else if err := h.check(want, plan); err != nil {
 		return h.undo(now, plan, err)
 	}
-	if _, err := h.bring(now, plan, want.files, plan.reads, false); err != nil {
+	if err := h.bring(now, plan, want.files, plan.reads, false); err != nil {
 		return h.undo(now, plan, err)
 	}
 	if err := h.check(want, plan); err != nil {
@@ -205,14 +210,18 @@ func (h Host) apply(want Version, tried error) error {
 
 // removeFile removes a file, if there is one.
 func (h Host) removeFile(name string) error {
-	err := h.Files.Remove(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	if err := h.Files.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return h.Files.Sync(path.Dir(name))
+	return h.sync(path.Dir(name))
+}
+
+// sync makes the names in a folder durable, if there is one: a run that did not end may have changed them.
+func (h Host) sync(name string) error {
+	if err := h.Files.Sync(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // Plan returns what Apply would do, and writes nothing.
@@ -261,62 +270,31 @@ func (h Host) check(want Version, plan Plan) error {
 
 // bring gives the node the files of a target, and no others of the product, and makes services use them: all that is
 // possible if whatever is set, and nothing more after a failure otherwise. reads are the services that read the
-// variables. It reports whether it has written.
-func (h Host) bring(now state, plan Plan, target map[string]File, reads []string, whatever bool) (
-	touched bool, err error,
-) {
+// variables.
+func (h Host) bring(now state, plan Plan, target map[string]File, reads []string, whatever bool) error {
 	var failed []error
-	goesOn := func() bool { return whatever || joined(failed) == nil }
-	place := func(name string, f File, wanted bool) {
-		if goesOn() {
-			written, err := h.place(name, f, wanted)
-			touched, failed = touched || written || err != nil, append(failed, err)
+	do := func(change func(string) error, name string) {
+		if whatever || joined(failed) == nil {
+			failed = append(failed, change(name))
 		}
 	}
-	// A trust store that loses the certificates needs a bundle without any until it has lost them.
-	_, trusts := target[contract.PathTrustedCA]
-	late, err := h.late(now, plan.Trust && !trusts)
-	failed = append(failed, err)
+	take := func(name string) error { return h.take(name, whatever || now.interrupted) }
 	paths := patch.ManagedPaths()
 	for _, name := range paths {
 		if f, wanted := target[name]; wanted {
-			place(name, f, true)
-		} else if f, wanted := late[name]; wanted {
-			place(name, f, true)
+			do(func(name string) error { return h.place(name, f) }, name)
 		}
 	}
 	for _, name := range slices.Backward(paths) {
-		_, wanted := target[name]
-		if _, later := late[name]; !wanted && !later {
-			place(name, File{}, false)
+		if _, wanted := target[name]; !wanted {
+			do(take, name)
 		}
 	}
 	_, variables := target[contract.PathProxyEnv]
 	if !variables || len(reads) == 0 && now.addsOwn {
-		place(contract.PathNodeEnv, File{}, false)
+		do(take, contract.PathNodeEnv)
 	}
-	if touched || !whatever || now.interrupted || slices.Contains(plan.writes, contract.PathNodeEnv) {
-		touched, plan.Trust = true, plan.Trust && (trusts || len(late) > 0)
-		failed = append(failed, h.inForce(plan, variables && len(reads) > 0, whatever, joined(failed)))
-	}
-	for _, name := range slices.Backward(paths) {
-		if _, later := late[name]; later {
-			place(name, File{}, false)
-		}
-	}
-	return touched, joined(failed)
-}
-
-// late returns the files that stay until a trust store has lost the certificates, if it has to.
-func (h Host) late(now state, loses bool) (map[string]File, error) {
-	if !loses {
-		return nil, nil //nolint:nilnil // an empty map
-	}
-	_, kind, err := h.at(contract.PathTrustedCA)
-	if err != nil || kind == foreign || kind == nothing && !now.interrupted {
-		return nil, err
-	}
-	return map[string]File{contract.PathTrustedCA: {Content: Content(noCertificates), Mode: modeBundle}}, nil
+	return joined(append(failed, h.inForce(plan, variables && len(reads) > 0, whatever, joined(failed))))
 }
 
 // inForce makes services use the files that there are.
@@ -342,10 +320,7 @@ func (h Host) inForce(plan Plan, own, whatever bool, before error) error {
 
 // mkdir makes a folder, unless there is one.
 func (h Host) mkdir(name string, mode fs.FileMode) error {
-	if _, err := h.Files.List(name); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := h.Files.Mkdir(name, mode); err != nil {
+	if err := h.Files.Mkdir(name, mode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return h.Files.Sync(path.Dir(name))
@@ -373,39 +348,48 @@ func (h Host) rename(from, to string) error {
 	return h.Files.Sync(path.Dir(to))
 }
 
-// place gives a path of the product its file, whole and durable, or none, and reports whether it has written. A file of
-// somebody else stays, and is an error where one of the product is wanted.
-func (h Host) place(name string, want File, wanted bool) (written bool, err error) {
+// place gives a path of the product its file, whole and durable. A file of somebody else stays, and is an error.
+func (h Host) place(name string, want File) error {
 	current, kind, err := h.at(name)
 	switch {
-	case !wanted && (errors.Is(err, ErrNotRegular) || err == nil && kind != ours):
-		return false, nil
-	case err != nil, wanted && kind == ours && current.isLike(want.Content, want.Mode):
-		return false, err
-	case wanted && kind == foreign:
-		return false, foreignError(name)
-	case !wanted:
-		return true, h.take(name)
+	case err != nil:
+		return err
+	case kind == foreign:
+		return foreignError(name)
+	case kind == ours && current.isLike(want.Content, want.Mode):
+		return h.sync(path.Dir(name))
 	}
 	if err := h.mkdir(path.Dir(name), modeFolder); err != nil {
-		return false, err
+		return err
 	}
 	temporary := path.Join(journal, inJournal(name)+".new")
 	if err := h.Files.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
-	}
-	if err := h.Files.Write(temporary, want.Content, want.Mode); err != nil {
-		return false, err
-	}
-	return true, h.rename(temporary, name)
-}
-
-// take removes a file of the product, and the folder of a drop-in that is empty then.
-func (h Host) take(name string) error {
-	if err := h.removeFile(name); err != nil || path.Dir(name) == folder {
 		return err
 	}
-	return h.removeEmpty(path.Dir(name))
+	if err := h.Files.Write(temporary, want.Content, want.Mode); err != nil {
+		return err
+	}
+	return h.rename(temporary, name)
+}
+
+// take removes a file of the product, and the folder of a drop-in that is empty then. A file of somebody else stays. An
+// apply that did not end may have left the folder only, or the folder may have been made for a file that was not.
+func (h Host) take(name string, folderOnly bool) error {
+	_, kind, err := h.at(name)
+	switch {
+	case errors.Is(err, ErrNotRegular), err == nil && (kind == foreign || kind == nothing && !folderOnly):
+		return nil
+	case err != nil:
+		return err
+	}
+	within := path.Dir(name)
+	if err := h.removeFile(name); err != nil || within == folder {
+		return err
+	}
+	if err := h.removeEmpty(within); err != nil {
+		return err
+	}
+	return h.sync(path.Dir(within))
 }
 
 // isLike reports whether a file needs no replacement.

@@ -89,7 +89,9 @@ func newDisk(t *testing.T, data map[string][]byte) *disk {
 	if d.content(contract.PathProxyEnv) != nil {
 		d.addOwn()
 	}
-	d.trust(ca)
+	if d.trusted = strings.TrimPrefix(ca, systemd.EnvironmentFileHeader+"\n"); d.trusted != "" {
+		d.put(marker, &inode{mode: 0o644})
+	}
 	d.restarted()
 	return d
 }
@@ -133,9 +135,9 @@ func (d *disk) has(t *testing.T, files map[string]string) {
 	}
 }
 
-// differs compares a node with another: files, services, and the trust store.
+// differs compares a node with another: files and folders, services, and the trust store.
 func (d *disk) differs(want *disk) string {
-	return cmp.Diff(want.files(), d.files()) + cmp.Diff(want.running, d.running) + cmp.Diff(want.trusted, d.trusted)
+	return cmp.Diff(want.tree(), d.tree()) + cmp.Diff(want.running, d.running) + cmp.Diff(want.trusted, d.trusted)
 }
 
 func TestApply_BringsWhatChangedIntoForceAndNothingElse(t *testing.T) {

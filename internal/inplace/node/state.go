@@ -25,9 +25,6 @@ type Version struct {
 // The modes of files that an apply needs beside those of a version.
 const modeBundle, modeSetup fs.FileMode = 0o644, 0o755
 
-// noCertificates is a bundle without any.
-const noCertificates = systemd.EnvironmentFileHeader + "\n"
-
 // NewVersion reads the data of a mounted Secret, that of patch.NodeData.
 func NewVersion(data map[string][]byte) (Version, error) {
 	files, err := patch.ReadNodeData(data)
@@ -122,6 +119,8 @@ type state struct {
 	readBefore []string
 	// addsOwn reports that there was no contract.PathNodeEnv.
 	addsOwn bool
+	// trusts reports whether the trust store may have certificates of the product.
+	trusts bool
 }
 
 // look reads the node and refuses one on which a version would replace a file of somebody else. A failure that stays
@@ -166,6 +165,10 @@ func (h Host) look(want Version) (state, error) {
 	s.readBefore = slices.Concat(readers(s.before), s.others)
 	_, had := s.before[contract.PathNodeEnv]
 	s.addsOwn = !had && len(s.readBefore) == 0
+	_, err = h.Files.Read(marker)
+	if s.trusts = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return s, err
+	}
 	return s, nil
 }
 
@@ -262,9 +265,9 @@ func (s state) plan(want Version) Plan {
 	case len(want.variables) > 0 && len(p.reads) > 0 && !own.isMadeFrom(want):
 		p.environment, p.writes = true, append(p.writes, contract.PathNodeEnv)
 	}
-	certificates := slices.ContainsFunc([]map[string]File{s.before, s.current, want.files}, hasCertificates)
-	_, bundle := s.current[contract.PathTrustedCA]
-	p.Trust = certificates && changes(contract.PathTrustedCA) || s.interrupted && (certificates || bundle)
+	// What is to be trusted is compared with the files, what is not with the marker: files may be gone without it.
+	certificates := hasCertificates(want.files)
+	p.Trust = s.trusts && !certificates || changes(contract.PathTrustedCA) && (hasCertificates(s.before) || certificates)
 	for _, service := range patch.UnitNames() {
 		uses := slices.Contains(p.reads, service) || slices.Contains(s.readBefore, service)
 		// Both read the trust store, and nobody knows what they have read of a run that did not end.
@@ -286,7 +289,7 @@ func hasCertificates(files map[string]File) bool {
 }
 
 // IsEmpty reports whether the node is as it should be.
-func (p Plan) IsEmpty() bool { return !p.interrupted && len(p.writes)+len(p.removes) == 0 }
+func (p Plan) IsEmpty() bool { return !p.interrupted && !p.Trust && len(p.writes)+len(p.removes) == 0 }
 
 // Lines describe the plan for people. They hold no value.
 func (p Plan) Lines() []string {

@@ -14,12 +14,9 @@ import (
 // undo restores the previous files.
 func (h Host) undo(now state, plan Plan, cause error) error {
 	h.Say("restoring the previous files")
-	touched, left := h.bring(now, plan, now.before, now.readBefore, true)
+	left := h.bring(now, plan, now.before, now.readBefore, true)
 	if left == nil {
 		left = joined([]error{h.forget(), h.removeEmpty(folder)})
-	}
-	if !touched && left == nil {
-		return cause
 	}
 	return &RolledBackError{Cause: cause, Left: left}
 }
