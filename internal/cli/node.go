@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -22,7 +22,7 @@ func newNode(streams Streams) *cobra.Command {
 		Use:   "node COMMAND",
 		Short: "Change the files of a running node",
 		Long: `Commands that run on a node, in the Pods by which rollout InPlace reaches it. People need them to look at one
-node. Each reads the keys of a Secret of namespace capi-proxy-patcher-nodes (node-files.json, proxy.env, trusted-ca.pem,
+node. Each reads the keys of a Secret of namespace kube-system (node-files.json, proxy.env, trusted-ca.pem,
 setup.sh, readiness-endpoints) as files of a folder. See docs/in-place.md.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -50,7 +50,10 @@ func nodeFlags(cmd *cobra.Command, o *agent.Options) {
 }
 
 func newNodeApply(streams Streams) *cobra.Command {
-	var o agent.Options
+	var (
+		o     agent.Options
+		slots int
+	)
 	cmd := &cobra.Command{
 		Use:   "apply --from FOLDER",
 		Short: "Bring the files of a node and its services to a version",
@@ -60,19 +63,23 @@ and writes nothing if not. If a service does not come back, or a readiness endpo
 are restored. A file without the line "Managed by capi-proxy-patcher" stays, and nothing is written if it is in the
 way. SIGTERM does not end what has begun.
 
-With --state a version that fails before anything is written is tried again each minute.
+With --slots a node that has to change first takes one of the Leases capi-proxy-patcher-slot-0, -1, … of kube-system,
+as Node $NODE_NAME, and waits until one is free; SIGTERM ends that. It keeps the Lease: node watch releases it.
+
+One command at a time works on a node: it locks /run/capi-proxy-patcher/lock, which stays until the node reboots.
 
 Exit status: 0 the node has the version, 1 it has not and is as it was, 2 wrong usage, 3 it has not and the previous
 files could not be restored (the next run continues). The last line on standard error says why.`,
-		Example: `  capi-proxy-patcher node apply --root /host --from /files --state /state
+		Example: `  capi-proxy-patcher node apply --root /host --from /files --state /state --slots 1
   capi-proxy-patcher node apply --from /run/files --dry-run`,
 		Args: noArgs,
 	}
 	nodeFlags(cmd, &o)
 	cmd.Flags().StringVar(&o.Endpoint, "endpoint", "", "URL that has to answer if the Secret names no readiness endpoint")
 	cmd.Flags().StringVar(&o.State, "state", "",
-		"folder that remembers a version that was put back, which is not tried again, and why others failed")
-	applies(cmd, &o, streams)
+		"folder that remembers a version that was put back, which is not tried again")
+	slotsFlag(cmd, &slots)
+	applies(cmd, &o, &slots, streams)
 	return cmd
 }
 
@@ -87,52 +94,78 @@ product on the node writes the files again.`,
 		Args: noArgs,
 	}
 	cmd.Flags().StringVar(&o.Root, "root", "/", "folder that is the root of the node")
-	applies(cmd, &o, streams)
+	applies(cmd, &o, new(int), streams)
 	return cmd
 }
 
+// slotsFlag adds the flag by which nodes take turns.
+func slotsFlag(cmd *cobra.Command, slots *int) {
+	cmd.Flags().IntVar(slots, "slots", 0, "number of Leases by which nodes take turns, 0 without turns")
+}
+
+// turnOf returns the turn of this node, nil without slots.
+func turnOf(cmd *cobra.Command, slots int, log io.Writer) (*agent.Turn, error) {
+	const variable = "NODE_NAME"
+	name := os.Getenv(variable)
+	switch {
+	case slots == 0:
+		return nil, nil //nolint:nilnil // none
+	case slots < 0 || slots > agent.MaxSlots:
+		return nil, usageError{fmt.Errorf("%s: --slots %d is not from 0 to %d", cmd.CommandPath(), slots, agent.MaxSlots)}
+	case name == "":
+		return nil, usageError{fmt.Errorf("%s: --slots needs the name of the Node in $%s", cmd.CommandPath(), variable)}
+	}
+	return agent.InCluster(name, slots, log)
+}
+
 // applies has a command apply a version or, with --dry-run, print what that would change.
-func applies(cmd *cobra.Command, o *agent.Options, streams Streams) {
+func applies(cmd *cobra.Command, o *agent.Options, slots *int, streams Streams) {
 	dryRun := cmd.Flags().Bool("dry-run", false, "print what would change, without values, and change nothing")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *dryRun {
 			return agent.DryRun(*o, streams.Out)
 		}
-		return runNodeApply(cmd.Context(), *o, streams)
+		turn, err := turnOf(cmd, *slots, streams.Err)
+		if err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM) // what has begun ends, in bounded time
+		defer stop()
+		err = agent.Apply(ctx, *o, turn, streams.Err)
+		if failed := (*node.RolledBackError)(nil); errors.As(err, &failed) && failed.Left != nil {
+			_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n", err)
+			return statusError{exitLeft}
+		}
+		return err
 	}
-}
-
-func runNodeApply(ctx context.Context, o agent.Options, streams Streams) error {
-	stop := make(chan os.Signal, 1) // what has begun ends, in bounded time
-	signal.Notify(stop, syscall.SIGTERM)
-	defer signal.Stop(stop)
-	err := agent.ApplyAgain(ctx, o, agent.AskInterval, stop, streams.Err)
-	if failed := (*node.RolledBackError)(nil); errors.As(err, &failed) && failed.Left != nil {
-		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n", err)
-		return statusError{exitLeft}
-	}
-	return err
 }
 
 func newNodeWatch(streams Streams) *cobra.Command {
 	var (
-		o       agent.Options
-		address string
+		o     agent.Options
+		slots int
 	)
 	cmd := &cobra.Command{
 		Use:   "watch --from FOLDER",
-		Short: "Say whether the files of a node are those of a version",
-		Long: `Compares the files of the product on a node with a version, once a minute, and answers GET /readyz: 200 while
-they are the same, 503 with the paths that differ otherwise. It changes nothing.
+		Short: "End with an error when the files of a node are not those of a version",
+		Long: `Compares the files of the product on a node with a version, at once and each minute, and ends when they differ. It
+changes nothing on the node.
 
-Exit status: 0 ended by SIGTERM, 1 the files cannot be compared or the address not be used, 2 wrong usage.`,
+With --slots it waits until Node $NODE_NAME is ready, and then releases the Lease that the node holds since node apply.
+
+Exit status: 0 ended by a signal, 1 files differ or cannot be compared, or the Lease could not be released, 2 wrong
+usage. The last line on standard error says why.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return agent.Watch(untilSignal(cmd.Context()), o, address, agent.WatchInterval, streams.Err)
+			turn, err := turnOf(cmd, slots, streams.Err)
+			if err != nil {
+				return err
+			}
+			return agent.Watch(untilSignal(cmd.Context()), o, turn, agent.WatchInterval)
 		},
 	}
 	nodeFlags(cmd, &o)
-	cmd.Flags().StringVar(&address, "listen", "127.0.0.1:19279", "address of the loopback interface for GET /readyz")
+	slotsFlag(cmd, &slots)
 	return cmd
 }
 

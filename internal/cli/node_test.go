@@ -54,7 +54,8 @@ func TestNode_SaysWhatItDoesByExitStatus(t *testing.T) {
 		{"an apply", []string{"node", "apply", "--root", root, "--from", from}, 0, "", ""},
 		{"another", []string{"node", "apply", "--root", root, "--from", from}, 0, "", ""},
 		{"no endpoints", []string{"node", "check", "--root", root, "--from", from}, 0, "0 readiness endpoints answer\n", ""},
-		{"an address of the network", []string{"node", "watch", "--root", root, "--from", from, "--listen", "0.0.0.0:1"}, 1, "", "capi-proxy-patcher: \"0.0.0.0:1\" is not an address of the loopback interface with a port, such as 127.0.0.1:19279\n"},
+		{"too many slots", []string{"node", "watch", "--root", root, "--from", from, "--slots", "101"}, 2, "", "capi-proxy-patcher: capi-proxy-patcher node watch: --slots 101 is not from 0 to 100\n"},
+		{"slots of no Node", []string{"node", "apply", "--root", root, "--from", from, "--slots", "1"}, 2, "", "capi-proxy-patcher: capi-proxy-patcher node apply: --slots needs the name of the Node in $NODE_NAME\n"},
 	} {
 		if test.name == "a dry run" {
 			if err := os.Remove(filepath.Join(root, proxy)); err != nil {

@@ -30,9 +30,10 @@ type Options struct {
 	State string
 }
 
-// Apply brings the node to the version in o.From, and writes each step with its time to log. Its error is for people,
-// on one line; see node.Host.Apply for what it says about the node.
-func Apply(ctx context.Context, o Options, log io.Writer) error {
+// Apply brings the node to the version in o.From, and writes each step with its time to log. With a turn, a node that
+// has to change waits for it, as long as ctx lasts; what has begun ends. The error is for people, on one line; see
+// node.Host.Apply for what it says about the node.
+func Apply(ctx context.Context, o Options, turn *Turn, log io.Writer) error {
 	version, err := o.version()
 	if err != nil {
 		return err
@@ -46,47 +47,29 @@ func Apply(ctx context.Context, o Options, log io.Writer) error {
 	if err != nil {
 		return err
 	}
+	lasting := context.WithoutCancel(ctx)
 	steps := &steps{to: log}
-	running := New(ctx, o.Root, on, steps.begin)
+	running := New(lasting, o.Root, on, steps.begin)
 	defer running.Close()
-	err = node.Host{Files: on, Services: running, Say: steps.begin}.Apply(version, tried)
+	host, taken := node.Host{Files: on, Services: running, Say: steps.begin}, false
+	if turn != nil {
+		host.Turn = func() error {
+			err := turn.Take(ctx)
+			taken = err == nil
+			return err
+		}
+	}
+	err = host.Apply(version, tried)
 	steps.end()
 	if failed := (*node.RolledBackError)(nil); errors.As(err, &failed) && tried == nil {
 		if remembering := memory.remember(version, failed.Cause); remembering != nil {
 			err = fmt.Errorf("%w; and it will be tried again: %w", err, remembering)
 		}
 	}
-	return err
-}
-
-// AskInterval is the time between two tries of a version that failed before anything was written.
-const AskInterval = time.Minute
-
-// ApplyAgain is Apply for a container that is started again when it fails. What failed before anything was written is
-// tried again at every interval until stop is closed, without an end of the container, whose restarts become rare: it
-// ends only if the cause is another one than it was at its last end, which people see as the status of the container.
-func ApplyAgain(ctx context.Context, o Options, interval time.Duration, stop <-chan os.Signal, log io.Writer) error {
-	memory := memory{folder: o.State}
-	for {
-		err := Apply(ctx, o, log)
-		failed := (*node.RolledBackError)(nil)
-		if err == nil || errors.As(err, &failed) || o.State == "" {
-			return err
-		}
-		told, reading := memory.isTold(err)
-		if reading != nil {
-			return errors.Join(err, reading)
-		}
-		if !told {
-			return err
-		}
-		_, _ = fmt.Fprintf(log, "%s: %v; trying again in %s\n", contract.Name, err, interval)
-		select {
-		case <-stop:
-			return err
-		case <-time.After(interval):
-		}
+	if err != nil && taken {
+		turn.Fail(lasting, err)
 	}
+	return err
 }
 
 // DryRun writes what Apply would do.

@@ -24,8 +24,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace/node"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
 
 const secret = `p%40s"$s` + "`"
@@ -160,7 +158,7 @@ func TestApply_WritesFilesWithTheirModes(t *testing.T) {
 		t.Errorf("dry run: %s %v", &out, err)
 	}
 	f.has(before)
-	must(t, agent.Apply(t.Context(), f.Options, &log))
+	must(t, agent.Apply(t.Context(), f.Options, nil, &log))
 	before[contract.PathProxyEnv] = "-rw------- " + want
 	f.has(before)
 	if strings.Contains(log.String()+out.String(), "p%40") {
@@ -197,52 +195,11 @@ func TestApply_FollowsNoLink(t *testing.T) {
 			must(t, err, os.Symlink(target, f.path(link.at)))
 			before := f.tree()
 			// The next step would be to ask systemd, which no machine of a test has.
-			if err := agent.Apply(t.Context(), f.Options, &bytes.Buffer{}); err == nil || strings.Contains(err.Error(), "systemd: ") {
+			if err := agent.Apply(t.Context(), f.Options, nil, &bytes.Buffer{}); err == nil || strings.Contains(err.Error(), "systemd: ") {
 				t.Errorf("the link is not refused: %v", err)
 			}
 			f.has(before)
 		})
-	}
-}
-
-// A question that stays the same is asked again without an end of the container; another one ends it, so that people
-// see it.
-func TestApplyAgain_EndsWithEachNewCause(t *testing.T) {
-	t.Parallel()
-	f := newFolders(t)
-	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:new@proxy:3128"))
-	url, requests := counting(t, func(n int32) int {
-		switch { // each is asked twice
-		case n <= 6: //nolint:mnd // the end of the first container, and two questions of the second
-			return http.StatusBadGateway
-		case n <= 8: //nolint:mnd // another cause
-			return http.StatusProxyAuthRequired
-		}
-		return http.StatusOK
-	})
-	f.mount(contract.KeyReadiness, url)
-	before := f.tree()
-	for run, want := range []string{"status 502", "status 407"} {
-		err := agent.ApplyAgain(t.Context(), f.Options, time.Millisecond, nil, io.Discard)
-		if err == nil || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("run %d: %v", run, err)
-		}
-		f.has(before)
-	}
-	if requests.Load() != 8 { //nolint:mnd // see above
-		t.Errorf("%d requests", requests.Load())
-	}
-	if err := agent.ApplyAgain(t.Context(), f.Options, time.Millisecond, nil, io.Discard); err != nil {
-		t.Error(err)
-	}
-	f.mount(contract.KeyReadiness, "http://127.0.0.1:1")
-	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:third@proxy:3128"))
-	stop := make(chan os.Signal, 1)
-	stop <- os.Interrupt
-	for range 2 { // the first tells, the second would wait
-		if err := agent.ApplyAgain(t.Context(), f.Options, time.Hour, stop, io.Discard); err == nil {
-			t.Error("no error")
-		}
 	}
 }
 
@@ -252,13 +209,13 @@ func TestApply_AsksTheDefaultEndpointOnlyIfThereIsNoOther(t *testing.T) {
 	url, requests := counting(t, func(int32) int { return http.StatusBadGateway })
 	f.Endpoint = url
 	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:new@proxy:3128"))
-	if err := agent.Apply(t.Context(), f.Options, io.Discard); err == nil || !strings.Contains(err.Error(), url+": status 502") {
+	if err := agent.Apply(t.Context(), f.Options, nil, io.Discard); err == nil || !strings.Contains(err.Error(), url+": status 502") {
 		t.Error(err)
 	}
 	other, _ := counting(t, func(int32) int { return http.StatusOK })
 	f.mount(contract.KeyReadiness, other)
 	asked := requests.Load()
-	if err := agent.Apply(t.Context(), f.Options, io.Discard); err != nil || requests.Load() != asked {
+	if err := agent.Apply(t.Context(), f.Options, nil, io.Discard); err != nil || requests.Load() != asked {
 		t.Errorf("%v, and %d requests", err, requests.Load()-asked)
 	}
 }
@@ -305,7 +262,7 @@ func TestApply_WritesNothingWithoutSystemd(t *testing.T) {
 	f.recipe(contract.Targets()...)
 	before := f.tree()
 	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:"+secret+"@proxy:3128"))
-	err := agent.Apply(t.Context(), f.Options, &bytes.Buffer{})
+	err := agent.Apply(t.Context(), f.Options, nil, &bytes.Buffer{})
 	if err == nil || !strings.HasPrefix(err.Error(), "connecting to systemd: ") {
 		t.Error(err)
 	}
@@ -331,7 +288,7 @@ func TestApply_WaitsForAnotherOne(t *testing.T) {
 		var running sync.WaitGroup
 		errs := make([]error, 2)
 		for i, o := range []agent.Options{f.Options, other.Options} {
-			running.Go(func() { errs[i] = agent.Apply(t.Context(), o, io.Discard) })
+			running.Go(func() { errs[i] = agent.Apply(t.Context(), o, nil, io.Discard) })
 		}
 		running.Wait()
 		if err := errors.Join(errs...); err != nil {
@@ -365,7 +322,7 @@ func TestApply_RemembersWhatWasPutBack(t *testing.T) {
 		": status 502; the previous files were restored"
 	asked := int32(0)
 	for range 3 {
-		err := agent.Apply(t.Context(), f.Options, &bytes.Buffer{})
+		err := agent.Apply(t.Context(), f.Options, nil, &bytes.Buffer{})
 		if failed := (*node.RolledBackError)(nil); !errors.As(err, &failed) || failed.Left != nil || err.Error() != want {
 			t.Fatal(err)
 		}
@@ -382,7 +339,7 @@ func TestApply_RemembersWhatWasPutBack(t *testing.T) {
 		t.Errorf("remembers %q, %v", remembered, err)
 	}
 	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:third@proxy:3128"))
-	if err := agent.Apply(t.Context(), f.Options, &bytes.Buffer{}); err == nil || requests.Load() == asked {
+	if err := agent.Apply(t.Context(), f.Options, nil, &bytes.Buffer{}); err == nil || requests.Load() == asked {
 		t.Errorf("another version is not tried: %v", err)
 	}
 }
@@ -391,12 +348,12 @@ func TestRead_BoundsWhatIsMounted(t *testing.T) {
 	t.Parallel()
 	f := newFolders(t)
 	f.mount(contract.KeyTrustedCABundle, systemd.EnvironmentFileHeader+"\n"+strings.Repeat("x", 3<<20))
-	if err := agent.Apply(t.Context(), f.Options, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "longer than 2097152 bytes") {
+	if err := agent.Apply(t.Context(), f.Options, nil, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "longer than 2097152 bytes") {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestWatch_SaysWhatDiffers(t *testing.T) {
+func TestWatch_EndsWithWhatDiffers(t *testing.T) {
 	t.Parallel()
 	f := newFolders(t)
 	f.recipe(contract.TargetKubelet, contract.TargetTrust)
@@ -404,66 +361,31 @@ func TestWatch_SaysWhatDiffers(t *testing.T) {
 	must(t, err)
 	f.put(recipe.Files[1].Path, recipe.Files[1].Content, 0o644)
 	f.put(contract.PathNodeEnv, systemd.EnvironmentFileHeader+"\nNO_PROXY=\"10.0.0.1\"\n", 0o600)
-	address := freeAddress(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	var log bytes.Buffer
-	go func() { ended <- agent.Watch(ctx, f.Options, address, 10*time.Millisecond, &log) }()
-	expect := func(status int, text string) {
-		t.Helper()
-		wait.Rule{Still: 10 * time.Second, Poll: 10 * time.Millisecond}.Until(t, "readyz", func() string {
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/readyz", nil)
-			must(t, err)
-			response, err := http.DefaultTransport.RoundTrip(request)
-			if err != nil {
-				return err.Error()
-			}
-			var body bytes.Buffer
-			_, _ = body.ReadFrom(response.Body)
-			_ = response.Body.Close()
-			if response.StatusCode != status || body.String() != text {
-				return response.Status + " " + body.String()
-			}
-			return ""
-		})
+	watch := func() { ended <- agent.Watch(ctx, f.Options, nil, time.Millisecond) }
+	go watch()
+	must(t, os.Rename(f.path(contract.PathSetup), f.path("/setup.sh")))
+	const differs = "not as in the mounted Secret: "
+	if err := <-ended; err == nil || err.Error() != differs+contract.PathSetup {
+		t.Errorf("says %v", err)
 	}
-	expect(http.StatusOK, "ok\n")
-	f.put(contract.PathProxyEnv, "HTTP_PROXY="+secret+"\n", 0o600)
 	f.put(contract.PathSetup, "#!/bin/sh\n"+systemd.EnvironmentFileHeader+"\n", 0o644)
+	f.put(contract.PathProxyEnv, "HTTP_PROXY="+secret+"\n", 0o600)
 	f.put(contract.PathNodeEnv, systemd.EnvironmentFileHeader+"\nHTTP_PROXY=\"mine\"\n", 0o600)
-	expect(http.StatusServiceUnavailable, "not as in the mounted Secret: /etc/capi-proxy-patcher/proxy.env, "+
-		"/etc/capi-proxy-patcher/setup.sh, /etc/capi-proxy-patcher/node.env\n")
+	go watch()
+	if err := <-ended; err == nil || err.Error() != differs+strings.Join([]string{contract.PathProxyEnv, contract.PathSetup, contract.PathNodeEnv}, ", ") {
+		t.Errorf("says %v", err)
+	}
 	f.put(contract.PathNodeEnv, systemd.EnvironmentFileHeader+"\nNO_PROXY=\"10.0.0.1,10.0.0.2\"\n", 0o600)
 	f.put(contract.PathProxyEnv, proxyEnv(t, "http://u:old@proxy:3128"), 0o600)
 	f.put(contract.PathSetup, patch.Setup(), 0o755)
-	expect(http.StatusOK, "ok\n")
+	go watch()
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if strings.Contains(log.String(), "p%40") {
-		t.Errorf("the log has a value: %s", &log)
-	}
-}
-
-func TestWatch_ListensOnTheLoopbackInterfaceOnly(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // one that listens ends then, without an error
-	defer cancel()
-	for _, address := range []string{"0.0.0.0:1", "10.0.0.1:1", "[::]:1", "localhost:1", ":1", "127.0.0.1", "", "192.0.2.1:80"} {
-		if err := agent.Watch(ctx, newFolders(t).Options, address, time.Hour, &bytes.Buffer{}); err == nil ||
-			!strings.Contains(err.Error(), "is not an address of the loopback interface") {
-			t.Errorf("listens on %q: %v", address, err)
-		}
-	}
-	if err := agent.Watch(ctx, agent.Options{Root: "/does/not/exist"}, "127.0.0.1:0", time.Hour, &bytes.Buffer{}); err == nil {
+	if err := agent.Watch(t.Context(), agent.Options{Root: "/does/not/exist"}, nil, time.Hour); err == nil {
 		t.Error("watches a folder that does not exist")
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	address, err := ports.Address(t.Context())
-	must(t, err)
-	return address
 }

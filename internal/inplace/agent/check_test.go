@@ -26,6 +26,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace/agent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
 )
 
 // proxy is a proxy that wants a password and connects every host to one server.
@@ -411,4 +412,11 @@ func TestCheck_ReadsUnitFilesThroughLinks(t *testing.T) {
 	if err == nil || !strings.HasSuffix(err.Error(), "HTTP_PROXY unset by /etc/systemd/system/kubelet.service.d/zz.conf") {
 		t.Error(err)
 	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	address, err := ports.Address(t.Context())
+	must(t, err)
+	return address
 }

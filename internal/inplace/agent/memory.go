@@ -46,22 +46,6 @@ func (m memory) recall(v node.Version) (tried, err error) {
 	return errors.New(finding.Line(string(text[header:]), maxCause)), nil
 }
 
-// isTold reports whether the container has ended with an error before, and remembers that it will.
-func (m memory) isTold(cause error) (bool, error) {
-	file := filepath.Join(m.folder, "told")
-	text, err := os.ReadFile(file) //nolint:gosec // a folder that the user names
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("reading the last report: %w", err)
-	}
-	if err == nil && string(text) == cause.Error() {
-		return true, nil
-	}
-	if err := os.WriteFile(file, []byte(cause.Error()), 0o600); err != nil {
-		return false, fmt.Errorf("recording the report: %w", err)
-	}
-	return false, nil
-}
-
 func (m memory) remember(v node.Version, cause error) error {
 	if m.folder == "" {
 		return nil

@@ -117,6 +117,8 @@ type Host struct {
 	Services Services
 	// Say reports each step before it is done.
 	Say func(step string)
+	// Turn waits until the node may change, if it is set. It is called if an apply has something to do, or cannot be done.
+	Turn func() error
 }
 
 // RolledBackError reports an apply that failed after it had written. The previous files are restored, and the services
@@ -151,8 +153,23 @@ func (h Host) Apply(want Version, tried error) error {
 	if err != nil {
 		return err
 	}
-	defer unlock()
-	return h.apply(want, tried)
+	defer func() { unlock() }()
+	now, err := h.look(want)
+	if h.Turn != nil && (err != nil || !now.plan(want).IsEmpty()) {
+		unlock() // others look and change while this one waits
+		if err := h.Turn(); err != nil {
+			return err
+		}
+		if unlock, err = h.lock(); err != nil {
+			unlock = func() {}
+			return err
+		}
+		now, err = h.look(want)
+	}
+	if err != nil {
+		return err
+	}
+	return h.apply(now, want, tried)
 }
 
 func (h Host) lock() (unlock func(), err error) {
@@ -164,11 +181,7 @@ func (h Host) lock() (unlock func(), err error) {
 	return unlock, err
 }
 
-func (h Host) apply(want Version, tried error) error {
-	now, err := h.look(want)
-	if err != nil {
-		return err
-	}
+func (h Host) apply(now state, want Version, tried error) error {
 	if err := h.clear(scrap); err != nil {
 		return err
 	}

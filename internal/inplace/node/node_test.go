@@ -505,6 +505,65 @@ func TestHost_TouchesNothingWhileAnotherRunHasTheFolder(t *testing.T) {
 	}
 }
 
+// Others look while a node waits, and what they have changed then counts.
+func TestApply_WaitsForItsTurn(t *testing.T) {
+	t.Parallel()
+	before, want := data(t, "old", "CA1\n", "x\n"), data(t, rude, "CA2\n", "y\n")
+	denied := errors.New("ended while waiting for a turn")
+	for name, test := range map[string]struct {
+		want   map[string][]byte
+		change func(d *disk)
+		turn   error
+		waits  bool
+		says   string
+	}{
+		"nothing to do":   {before, nil, denied, false, ""},
+		"its turn":        {want, nil, nil, true, ""},
+		"not its turn":    {want, nil, denied, true, denied.Error()},
+		"cannot be done":  {want, func(d *disk) { d.put(theirs, &inode{content: []byte("mine\n")}) }, nil, true, theirs + " on this node has no line \"Managed by capi-proxy-patcher\": it is a file of somebody else and stays as it is; remove it, or replace the Machine"},
+		"an old password": {want, func(d *disk) { d.put("/etc/capi-proxy-patcher/.node-apply.scrap/proxy.env", &inode{}) }, nil, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDisk(t, before)
+			if test.change != nil {
+				test.change(d)
+			}
+			files := d.tree()
+			h, waited := d.host(), false
+			h.Turn = func() error {
+				waited = true
+				d.has(t, files)
+				if d.locked {
+					t.Error("locked while it waits")
+				}
+				return test.turn
+			}
+			err := h.Apply(version(t, test.want), nil)
+			if says := fmt.Sprint(err); err == nil && test.says != "" || err != nil && says != test.says || waited != test.waits || d.locked {
+				t.Errorf("says %v, waited %t, locked %t", err, waited, d.locked)
+			}
+			if test.says != "" {
+				d.has(t, files)
+				return
+			}
+			d.inForce(t, test.want)
+		})
+	}
+}
+
+func TestApply_LooksAgainWhenItIsItsTurn(t *testing.T) {
+	t.Parallel()
+	d := newDisk(t, data(t, "old", "CA1\n", "x\n"))
+	second, third := data(t, rude, "CA2\n", "y\n"), data(t, "third", "CA3\n", "z\n")
+	h := d.host()
+	h.Turn = func() error { return d.host().Apply(version(t, second), nil) }
+	if err := h.Apply(version(t, third), nil); err != nil {
+		t.Fatal(err)
+	}
+	d.inForce(t, third)
+}
+
 func TestNewVersion_RefusesWhatItCouldNotReplace(t *testing.T) {
 	t.Parallel()
 	good := data(t, rude, "CA\n", "x\n")
