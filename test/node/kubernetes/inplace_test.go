@@ -98,6 +98,7 @@ func (s *suite) inPlace(t *testing.T) {
 		name string
 		run  func(*testing.T)
 	}{
+		{"nodes take turns by themselves", r.byHand},
 		{"files arrive", r.arrive},
 		{"what systemd gives to services", r.check},
 		{"what a check from nodes says", r.ask},
