@@ -42,7 +42,7 @@ func Apply(ctx context.Context, o Options, turn *Turn, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	memory := memory{folder: o.State}
+	memory := memory(o.State)
 	tried, err := memory.recall(version)
 	if err != nil {
 		return err
