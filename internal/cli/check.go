@@ -24,7 +24,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/explain/match"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/remote"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/reported"
 )
 
@@ -240,7 +240,7 @@ func (o checkOptions) options(config *rest.Config, streams Streams) (check.Optio
 // kubeconfig of a Cluster must not make this machine run a program or read a file.
 func (o checkOptions) workload(ctx context.Context, api client.Client) (*check.FromNodes, error) {
 	cluster := types.NamespacedName{Namespace: o.namespace, Name: o.cluster}
-	config, err := workload.RESTConfig(ctx, api, cluster)
+	config, err := remote.RESTConfig(ctx, api, cluster)
 	if err != nil {
 		return nil, err
 	}

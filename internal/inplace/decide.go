@@ -1,9 +1,10 @@
-package workload
+package inplace
 
 import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,20 +16,15 @@ import (
 type View struct {
 	Wants   []Want
 	Members []Member
-	// Nodes are all nodes of the workload cluster, by name.
-	Nodes map[string]Node
-	// Pods are the Pods that bring files to nodes.
+	// Nodes are the values of contract.LabelNodeFiles of all nodes of the workload cluster, by name.
+	Nodes map[string]string
+	// Pods are the Pods that bring files to nodes, without those that end.
 	Pods []Pod
-	// MaxUnavailable is how many nodes of a pool change at a time.
-	MaxUnavailable string
-	// ControlPlaneRolls reports that Machines of the control plane boot, or are being deleted.
-	ControlPlaneRolls bool
-	// Restores reports that the one version of Wants removes the files. It is for the members that have files, and for all
-	// other nodes with a version.
-	Restores bool
-	// Refused is why there is no Pod on a node that has a version, by node, as far as that is known.
-	Refused map[string]string
-	Now     time.Time
+	// Slots are those that exist.
+	Slots []Slot
+	// Removes reports that the one version of Wants removes the files. It is for the members that have files, and for all
+	// other nodes with a label.
+	Removes bool
 }
 
 // Want is what the nodes of one generated Secret should have.
@@ -45,8 +41,6 @@ type Member struct {
 	Node string
 	// Secret is the name of the generated Secret.
 	Secret string
-	// Group is its pool, "" for a node of the control plane.
-	Group string
 	// Machine is its Machine and Config the KubeadmConfig of that, "" for a node of a MachinePool.
 	Machine, Config string
 	// Leaving reports that its Machine is being deleted: it keeps the label, and nobody waits for it.
@@ -55,103 +49,80 @@ type Member struct {
 	Plain bool
 }
 
-// Node is what is read of a Node.
-type Node struct {
-	// Version is its contract.LabelNodeFiles.
-	Version string
-	// NotReady is since when it is not ready, the zero time if it is.
-	NotReady time.Time
-}
-
 // Pod is what is read of a Pod that brings files to a node.
 type Pod struct {
 	Name, Node string
 	// Version is that of the files that it has.
 	Version string
-	// Ready reports that what is on the host is what it has, and Started that it has begun to change the host.
-	Ready, Started bool
-	// Drifted is since when that is so no longer, the zero time if it is or never was.
-	Drifted time.Time
+	// Runs reports that its container watch runs, and has not ended with an error just before.
+	Runs bool
 	// Failure is why it failed, "" if it did not.
 	Failure string
 }
 
-// failureAt returns why a Pod has failed at a time, "" if it has not. again is after which time it has if nothing
-// changes.
-func (p Pod) failureAt(now time.Time) (failure string, again time.Duration) {
-	if p.Failure != "" || p.Drifted.IsZero() {
-		return p.Failure, 0
-	}
-	if again = p.Drifted.Add(maxAway).Sub(now); again > 0 {
-		return "", again
-	}
-	return "its files were changed after they were written", 0
+// Slot is a turn to change a node.
+type Slot struct {
+	// Name is that of its Lease, and Holder the node that has it, or "".
+	Name, Holder string
+	// Since is when the node took it, and Failure why it failed since, or "".
+	Since   time.Time
+	Failure string
 }
-
-// maxAway is for how long a Pod that was ready may be unready before that counts. A kubelet that starts again finds
-// every Pod unready until its first probe.
-const maxAway = 15 * time.Second
 
 // Decision is what follows from a View.
 type Decision struct {
 	// Labels are the changes of contract.LabelNodeFiles by node; "" removes it.
 	Labels map[string]string
+	// Free are the slots that no node releases any more.
+	Free []Slot
 	// Current are the members of Machines that have the files that they should have.
 	Current []Member
-	// Restored reports that View.Restores has ended: no node has files.
-	Restored bool
-	// Lacking are the nodes that have a current version and no Pod.
-	Lacking []string
+	// Removed reports that View.Removes has ended: no node has files.
+	Removed bool
+	// Changes reports that something is not as it should be.
+	Changes bool
 	// Findings are those of the condition.
 	Findings []finding.Finding
-	// Again is the time after which the decision may be another one although nothing changes, or zero.
-	Again time.Duration
 }
 
-func (d *Decision) lookAgain(after time.Duration) {
-	if after > 0 && (d.Again == 0 || after < d.Again) {
-		d.Again = after
-	}
-}
-
-// maxNamed is how many nodes of a generated Secret are named that fail, or that are not ready.
+// maxNamed is how many nodes of a kind are named in a message.
 const maxNamed = 3
 
 // Decide decides about the nodes of a Cluster.
 func Decide(v View) Decision {
 	d := Decision{Labels: map[string]string{}}
-	if v.Restores {
-		v.Members = v.restored()
+	if v.Removes {
+		v.Members = v.withFiles()
 	}
-	secrets := map[string]string{}
-	for _, m := range v.Members {
-		secrets[m.Node] = m.Secret
-	}
-	_, unknown := secrets[""]
-	for name, node := range v.Nodes {
-		if _, known := secrets[name]; !known && !unknown && node.Version != "" { // else it may be the one that is not known
-			d.Labels[name] = ""
-		}
-	}
+	d.label(v)
 	pods := map[string]Pod{}
 	for _, pod := range v.Pods {
-		// For a moment there are Pods of two versions. The one that the Node has the label of is meant.
-		if node := v.Nodes[pod.Node]; node.Version == pod.Version {
+		if _, found := pods[pod.Node]; !found || slices.ContainsFunc(v.Wants, func(w Want) bool {
+			return w.Version == pod.Version
+		}) { // of several, the one that is wanted
 			pods[pod.Node] = pod
 		}
 	}
+	held := map[string]Slot{}
+	for _, slot := range v.Slots {
+		held[slot.Holder] = slot
+		label, exists := v.Nodes[slot.Holder]
+		if _, has := pods[slot.Holder]; slot.Holder != "" && !has && (!exists || label == "" && d.Labels[slot.Holder] == "") {
+			d.Free = append(d.Free, slot)
+		}
+	}
 	for _, want := range v.Wants {
-		d.follow(v, want, pods)
+		d.follow(v, want, pods, held)
 	}
 	return d
 }
 
-// restored returns the members that have files. While one of them boots, nothing is known about other nodes.
-func (v View) restored() []Member {
+// withFiles returns the members that have files. While one of them boots, nothing is known about other nodes.
+func (v View) withFiles() []Member {
 	known := map[string]bool{}
 	var members []Member
 	for _, m := range v.Members {
-		if known[m.Node] = true; !m.Plain || v.Nodes[m.Node].Version != "" {
+		if known[m.Node] = true; !m.Plain || v.Nodes[m.Node] != "" {
 			members = append(members, m)
 		}
 	}
@@ -159,136 +130,124 @@ func (v View) restored() []Member {
 		return members
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.Nodes)) {
-		if !known[name] && v.Nodes[name].Version != "" {
-			members = append(members, Member{Node: name, Secret: v.Wants[0].Secret, Group: "Node"})
+		if !known[name] && v.Nodes[name] != "" {
+			members = append(members, Member{Node: name, Secret: v.Wants[0].Secret})
 		}
 	}
 	return members
 }
 
-// follow decides about the nodes of one generated Secret, and counts them.
-func (d *Decision) follow(v View, want Want, pods map[string]Pod) {
-	var members []Member
-	var nodes []TurnNode
+// label decides about labels of Nodes. A node keeps its label until the objects of another Secret are known.
+func (d *Decision) label(v View) {
+	complete := map[string]bool{}
+	for _, want := range v.Wants {
+		complete[want.Secret] = want.Version != ""
+	}
+	members, unknown := map[string]bool{}, false
 	for _, m := range v.Members {
-		node, exists := v.Nodes[m.Node]
-		if m.Secret != want.Secret || m.Leaving || m.Node == "" && !v.Restores {
-			continue
+		members[m.Node] = true
+		unknown = unknown || m.Node == ""
+		has, exists := v.Nodes[m.Node]
+		if label := NodeLabel(m.Secret); exists && complete[m.Secret] && !m.Leaving && has != label {
+			d.Labels[m.Node] = label
 		}
-		members = append(members, m)
-		if !exists {
-			continue
+	}
+	for name, label := range v.Nodes {
+		if label != "" && !members[name] && !unknown { // else it may be the one that is not known
+			d.Labels[name] = ""
 		}
-		pod := pods[m.Node]
-		_, again := pod.failureAt(v.Now)
-		n := TurnNode{
-			Name: m.Node, Group: m.Group, ControlPlane: m.Group == "", NotReady: node.NotReady,
-			Settled: pod.Ready || again > 0, Started: pod.Started, Failed: pod.Failure != "",
-		}
-		switch node.Version {
-		case "":
-		case want.Version:
-			n.Grant = GrantCurrent
-		default:
-			n.Grant = GrantOther
-		}
-		nodes = append(nodes, n)
 	}
-	turn := Turn{}
-	if want.Version != "" {
-		turn = Turns(nodes, v.ControlPlaneRolls, v.MaxUnavailable, v.Now)
-	}
-	for _, name := range turn.Revoke {
-		d.Labels[name] = ""
-	}
-	for _, name := range turn.Grant {
-		d.Labels[name] = want.Version
-	}
-	d.lookAgain(turn.Again)
-	d.report(v, want, members, pods, turn)
 }
 
-// report counts the members of a generated Secret, and names those that it waits for.
-func (d *Decision) report(v View, want Want, members []Member, pods map[string]Pod, turn Turn) {
-	var done int
-	var next, waiting, failing, booting []string
-	onlyControlPlane := true
-	for _, m := range members {
-		if m.Node == "" {
-			booting = append(booting, m.Machine)
+// follow counts the nodes of one generated Secret, and says what the others wait for.
+func (d *Decision) follow(v View, want Want, pods map[string]Pod, held map[string]Slot) {
+	var total, done int
+	var failing, turns, waiting, booting []string
+	for _, m := range v.Members {
+		if m.Secret != want.Secret || m.Leaving {
 			continue
 		}
-		pod, node := pods[m.Node], v.Nodes[m.Node]
-		failure, again := pod.failureAt(v.Now)
-		d.lookAgain(again)
-		current := want.Version != "" && node.Version == want.Version
+		if m.Node == "" {
+			if v.Removes {
+				total++
+				booting = append(booting, m.Machine)
+			}
+			continue
+		}
+		total++
+		pod, slot := pods[m.Node], held[m.Node]
+		current := want.Version != "" && pod.Version == want.Version
+		failure := pod.Failure
+		if failure == "" && slot.Failure != "" && !(current && pod.Runs) {
+			failure = slot.Failure
+		}
 		switch {
 		case failure != "":
-			failing = append(failing, fmt.Sprintf("node %s: %s; delete Pod %s/%s to retry", m.Node, failure,
-				contract.NodesNamespace, pod.Name))
-		case current && (pod.Ready || again > 0):
+			failing = append(failing, "node "+m.Node+": "+failure+"; "+advice(pod, slot))
+		case current && pod.Runs && slot.Holder == "" && v.Nodes[m.Node] == NodeLabel(want.Secret):
 			if done++; m.Machine != "" {
 				d.Current = append(d.Current, m)
 			}
-		case slices.Contains(turn.Away, m.Node):
-		case current && pod.Name == "":
-			d.Lacking = append(d.Lacking, m.Node)
-			if why := v.Refused[m.Node]; why != "" {
-				failing = append(failing, fmt.Sprintf("node %s has no Pod: %s", m.Node, why))
-			} else {
-				next = append(next, m.Node)
-			}
-		case current:
-			next = append(next, m.Node)
+		case slot.Holder != "":
+			turns = append(turns, m.Node+" since "+slot.Since.UTC().Format(time.RFC3339))
 		default:
 			waiting = append(waiting, m.Node)
-			onlyControlPlane = onlyControlPlane && m.Group == ""
 		}
 	}
+	if done == total {
+		d.Removed = v.Removes && len(d.Labels) == 0
+		return
+	}
+	d.Changes = true
 	slices.Sort(failing)
 	for _, text := range failing[:min(maxNamed, len(failing))] {
 		d.Findings = append(d.Findings, finding.Finding{Reason: contract.ReasonInPlaceFailed, Message: text})
 	}
-	progress := finding.Finding{
-		Reason: contract.ReasonInPlaceProgressing, Progress: true,
-		Message: fmt.Sprintf("%d of %d nodes have the current files of Secret %s", done, len(members), want.Secret),
+	message := fmt.Sprintf("%d of %d nodes have the current files of Secret %s", done, total, want.Secret)
+	if v.Removes {
+		message = fmt.Sprintf("%d of %d nodes are restored", done, total)
 	}
-	if v.Restores {
-		progress.Message = fmt.Sprintf("%d of %d nodes are restored", done, len(members))
+	if len(failing) > 0 {
+		message += fmt.Sprintf(", and %d failed", len(failing))
 	}
-	slices.Sort(next)
-	slices.Sort(waiting)
-	slices.Sort(booting)
-	switch {
-	case len(failing) > 0:
-		progress.Message += fmt.Sprintf(", and %d failed", len(failing))
-	case len(next)+len(waiting)+len(turn.Away)+len(booting) == 0:
-		d.Restored = v.Restores
-		return
-	case want.Version == "" && v.Restores:
-		progress.Message = fmt.Sprintf("the objects that restore %d nodes are not delivered yet; condition %s says why",
-			len(members), contract.ConditionProxyPublished)
-	case want.Version == "":
-		progress.Message = fmt.Sprintf("the files of Secret %s are not delivered to %d nodes yet; condition %s says why",
-			want.Secret, len(members), contract.ConditionProxyPublished)
-	case len(next) > 0:
-		progress.Message += "; waiting for node " + next[0]
-	case len(waiting) > 0 && onlyControlPlane && v.ControlPlaneRolls:
-		progress.Message += "; the others wait until the Machines of the control plane are replaced"
-		boots := func(m Member) bool { return m.Group == "" && m.Node == "" && !m.Leaving }
-		if i := slices.IndexFunc(v.Members, boots); i >= 0 {
-			progress.Message += "; Machine " + v.Members[i].Machine + " has no Node yet"
-		}
-	case len(waiting) > 0:
-		progress.Message += "; waiting for node " + waiting[0]
-	case len(booting) > 0:
-		progress.Message += "; waiting for the node of Machine " + booting[0]
+	if want.Version == "" {
+		message += "; its present files are not known"
 	}
-	if away := turn.Away; len(away) > 0 {
-		progress.Message += "; not ready, and not waited for: " + strings.Join(away[:min(maxNamed, len(away))], ", ")
-		if more := len(away) - maxNamed; more > 0 {
-			progress.Message += fmt.Sprintf(" and %d more", more)
+	if len(turns)+len(failing) == 0 { // others have them
+		for _, slot := range v.Slots {
+			if slot.Holder != "" {
+				turns = append(turns, slot.Holder+" since "+slot.Since.UTC().Format(time.RFC3339))
+			}
 		}
 	}
-	d.Findings = append(d.Findings, progress)
+	message += list("; it is the turn of ", turns) + list("; waiting for ", waiting) +
+		list("; waiting for the node of Machine ", booting)
+	d.Findings = append(d.Findings, finding.Finding{
+		Reason: contract.ReasonInPlaceProgressing, Progress: true, Message: message,
+	})
+}
+
+// advice says what to do about a node that failed.
+func advice(pod Pod, slot Slot) string {
+	retry := "delete Pod " + contract.NodesNamespace + "/" + pod.Name + " to retry"
+	if pod.Name == "" {
+		retry = "correct the proxy Secret"
+	}
+	if slot.Holder == "" {
+		return retry
+	}
+	return "it keeps its turn since " + slot.Since.UTC().Format(time.RFC3339) + ", so that no other node fails; " + retry
+}
+
+// list names the first of names after a text, and counts the others.
+func list(before string, names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	text := before + strings.Join(names[:min(maxNamed, len(names))], ", ")
+	if more := len(names) - maxNamed; more > 0 {
+		text += " and " + strconv.Itoa(more) + " more"
+	}
+	return text
 }

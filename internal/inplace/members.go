@@ -1,4 +1,4 @@
-package workload
+package inplace
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,14 +18,13 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
-// members returns the nodes of generated Secrets, and whether Machines of the control plane are being replaced.
-func (f *Follower) members(ctx context.Context, p *controller.Pass) (members []Member, rolls bool, err error) {
+// members returns the nodes of generated Secrets.
+func (s *Step) members(ctx context.Context, p *controller.Pass) (members []Member, err error) {
 	configs, err := p.Configs.List(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, err //nolint:wrapcheck // it says what failed
 	}
 	targets := targetsOf(p.Reconciled)
 	machines := map[types.UID]int{} // the positions of those whose node is not known
@@ -43,28 +41,23 @@ func (f *Follower) members(ctx context.Context, p *controller.Pass) (members []M
 		if owner == nil || owner.Kind != "Machine" || secret == "" {
 			continue
 		}
-		stored, known := f.nodes.Get(owner.UID)
+		stored, known := s.nodes.Get(owner.UID)
 		node, _ := stored.(string)
 		if !known && config.Status.DataSecretName != "" {
 			machines[owner.UID] = len(members)
 		}
 		members = append(members, Member{
-			Node: node, Secret: secret, Group: group, Config: config.Name, Machine: owner.Name,
+			Node: node, Secret: secret, Config: config.Name, Machine: owner.Name,
 			Leaving: !config.DeletionTimestamp.IsZero(), Plain: !p.View.Enabled && !hasFiles(config),
 		})
 	}
 	if len(machines) > 0 {
-		if err := f.find(ctx, p.Cluster, machines, members); err != nil {
-			return nil, false, err
+		if err := s.find(ctx, p.Cluster, machines, members); err != nil {
+			return nil, err
 		}
 	}
-	rolls = slices.ContainsFunc(members, func(m Member) bool { return m.Group == "" && (m.Leaving || m.Node == "") }) ||
-		slices.ContainsFunc(p.Reconciled, func(o controller.Reconciled) bool {
-			controlPlane, ok := o.BootstrapObject.(*controlplanev1.KubeadmControlPlane)
-			return ok && kinds.IsRolling(controlPlane)
-		})
-	pools, err := f.pools(ctx, p)
-	return append(members, pools...), rolls, err
+	pools, err := s.pools(ctx, p)
+	return append(members, pools...), err
 }
 
 // hasFiles reports whether the node of a Machine has files of the product, as far as its KubeadmConfig shows that.
@@ -117,11 +110,11 @@ func SecretOf(spec patch.Spec) string {
 }
 
 // find finds the Nodes of Machines. A Machine that has none yet changes when it gets one.
-func (f *Follower) find(ctx context.Context, cluster *clusterv1.Cluster, positions map[types.UID]int,
+func (s *Step) find(ctx context.Context, cluster *clusterv1.Cluster, positions map[types.UID]int,
 	members []Member,
 ) error {
 	var machines clusterv1.MachineList
-	if err := f.Live.List(ctx, &machines, client.InNamespace(cluster.Namespace),
+	if err := s.live.List(ctx, &machines, client.InNamespace(cluster.Namespace),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
 		return fmt.Errorf("listing Machines: %w", err)
 	}
@@ -130,14 +123,14 @@ func (f *Follower) find(ctx context.Context, cluster *clusterv1.Cluster, positio
 		position, asked := positions[machine.UID]
 		if node := machine.Status.NodeRef.Name; asked && node != "" {
 			members[position].Node = node
-			f.nodes.Set(machine.UID, node, nodeMemory)
+			s.nodes.Set(machine.UID, node, nodeMemory)
 		}
 	}
 	return nil
 }
 
 // pools returns the nodes of MachinePools.
-func (f *Follower) pools(ctx context.Context, p *controller.Pass) (members []Member, err error) {
+func (s *Step) pools(ctx context.Context, p *controller.Pass) (members []Member, err error) {
 	secrets := targetsOf(p.Reconciled)
 	for _, o := range p.Reconciled {
 		for _, pool := range o.Pools {
@@ -155,7 +148,7 @@ func (f *Follower) pools(ctx context.Context, p *controller.Pass) (members []Mem
 		return nil, nil
 	}
 	var pools clusterv1.MachinePoolList
-	if err := f.Live.List(ctx, &pools, client.InNamespace(p.Cluster.Namespace)); err != nil {
+	if err := s.live.List(ctx, &pools, client.InNamespace(p.Cluster.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing MachinePools: %w", err)
 	}
 	for i := range pools.Items {
@@ -166,46 +159,13 @@ func (f *Follower) pools(ctx context.Context, p *controller.Pass) (members []Mem
 			continue
 		}
 		if len(pool.Status.NodeRefs) == 0 && p.View.Enabled { // it may be empty
-			members = append(members, Member{Secret: secret, Group: group})
+			members = append(members, Member{Secret: secret})
 		}
 		for _, node := range pool.Status.NodeRefs {
 			members = append(members, Member{
-				Node: node.Name, Secret: secret, Group: group, Leaving: !pool.DeletionTimestamp.IsZero(),
+				Node: node.Name, Secret: secret, Leaving: !pool.DeletionTimestamp.IsZero(),
 			})
 		}
 	}
 	return members, nil
-}
-
-// wantsOf returns what the nodes of each generated Secret should have, and what a node that has it is updated to.
-func (f *Follower) wantsOf(ctx context.Context, p *controller.Pass, members []Member) (
-	wants []Want, updates map[string]plan.Update, err error,
-) {
-	if !p.View.Enabled {
-		in, err := f.Pods.Restore(p.Cluster.Name)
-		return []Want{{Secret: in.Secret, Version: in.Version()}}, nil, err
-	}
-	updates = map[string]plan.Update{}
-	for _, m := range members {
-		if slices.ContainsFunc(wants, func(w Want) bool { return w.Secret == m.Secret }) {
-			continue
-		}
-		secret, err := p.Secrets.Read(ctx, m.Secret)
-		if err != nil {
-			return nil, nil, err //nolint:wrapcheck // it says what failed
-		}
-		want := Want{Secret: m.Secret}
-		if secret != nil && secret.Labels[contract.LabelGenerated] == p.Cluster.Name {
-			if in := f.Pods.Input(p.Cluster.Name, p.Options, secret); publish.HasNodeFiles(in.Data) {
-				files, err := plan.NodeFiles(p.Options, secret.Data)
-				if err != nil {
-					return nil, nil, err
-				}
-				// All are of the same version of the Secret.
-				want.Version, updates[m.Secret] = in.Version(), plan.Update{At: controller.ChangedAt(secret), Files: files}
-			}
-		}
-		wants = append(wants, want)
-	}
-	return wants, updates, nil
 }

@@ -32,11 +32,13 @@ const (
 	// LabelOutput marks a generated Secret that no node reads with the end of the Secret's name, and an object that is
 	// applied to a workload cluster with the name of its output.
 	LabelOutput = Domain + "/output"
-	// LabelNodeFiles on a Node of a workload cluster is the version of the files that it may apply with RolloutInPlace:
-	// the name of their Secret there. Written by the product, node by node, and removed by it when the Cluster no longer
-	// asks for RolloutInPlace. A kubelet cannot set this prefix on its own Node, so that no node can ask for the files of
-	// another pool, or before its turn. The Secret, its DaemonSet and the Pods have the same label.
+	// LabelNodeFiles on a Node of a workload cluster names the generated Secret whose files it has with RolloutInPlace.
+	// Written by the product once, and removed by it when the Cluster no longer asks for RolloutInPlace. A kubelet cannot
+	// set this prefix on its own Node, so that no node can ask for the files of another pool. The Secret of the files,
+	// their DaemonSet and its Pods have the same label.
 	LabelNodeFiles = Name + ".node-restriction.kubernetes.io/files"
+	// LabelFilesVersion on a Pod of RolloutInPlace is the version of its files: the end of the name of their Secret.
+	LabelFilesVersion = Domain + "/files-version"
 )
 
 // Annotations on a Cluster, unless the comment says otherwise. Written by the user.
@@ -57,8 +59,8 @@ const (
 	// AnnotationPublishCredentials, with the value PublishCredentialsValue, lets outputs that leave the management cluster
 	// hold the user and the password of the proxy.
 	AnnotationPublishCredentials = Domain + "/publish-credentials"
-	// AnnotationInPlaceMaxUnavailable is how many Nodes of a pool RolloutInPlace changes at a time: a positive number or
-	// percentage. The default is InPlaceMaxUnavailableDefault.
+	// AnnotationInPlaceMaxUnavailable is how many Nodes of a Cluster RolloutInPlace changes at a time: a number from 1 to
+	// InPlaceMaxUnavailableLimit. The default is 1.
 	AnnotationInPlaceMaxUnavailable = Domain + "/in-place-max-unavailable"
 )
 
@@ -111,11 +113,15 @@ const (
 	// array of objects with kind, name, machines and oldest. It is absent while none is. Written by the controller for
 	// command status and other programs, read by nothing that decides, and removed with the condition.
 	AnnotationMachinesBehind = Domain + "/machines-behind"
-	// AnnotationApplied on a Cluster, with the value AppliedValue, is there while objects of the product may be in the
+	// AnnotationApplied on a Cluster, with the value AppliedValue, is there while objects of outputs may be in the
 	// workload cluster. Written by the product before the first object is applied, and removed by it after the last one
-	// is gone. Its value is RestoredValue when all running nodes are restored, after LabelEnabled was removed with
-	// RolloutInPlace.
+	// is gone.
 	AnnotationApplied = Domain + "/applied"
+	// AnnotationInPlaceApplied is the same for objects of RolloutInPlace. Its value is RestoredValue when all running nodes
+	// are restored, after LabelEnabled was removed with RolloutInPlace.
+	AnnotationInPlaceApplied = Domain + "/in-place-applied"
+	// AnnotationFailure on the Lease of a slot of RolloutInPlace says why the node that holds it failed.
+	AnnotationFailure = Domain + "/failure"
 	// AnnotationUpdatedAt on the KubeadmConfig of a Machine is AnnotationChangedAt of the generated Secret with the values
 	// that its Node got after it had booted. Written by a capability; a Machine is not behind values of this time or before.
 	AnnotationUpdatedAt = Domain + "/updated-at"
@@ -140,11 +146,11 @@ const (
 	// RolloutInPlace treats specs as RolloutOnNextRollout does, and changes the files of running nodes without replacing
 	// their Machines.
 	RolloutInPlace = "InPlace"
-	// InPlaceMaxUnavailableDefault changes one Node of a pool at a time.
-	InPlaceMaxUnavailableDefault = "1"
-	// AppliedValue is the value of AnnotationApplied.
+	// InPlaceMaxUnavailableLimit is the largest AnnotationInPlaceMaxUnavailable.
+	InPlaceMaxUnavailableLimit = 100
+	// AppliedValue is the value of AnnotationApplied and AnnotationInPlaceApplied.
 	AppliedValue = "true"
-	// RestoredValue is the value of AnnotationApplied when all running nodes are restored.
+	// RestoredValue is the value of AnnotationInPlaceApplied when all running nodes are restored.
 	RestoredValue = "restored"
 	// FilesRemovedValue is the value of AnnotationUpdatedFiles for a Node without the files of its Machine's entries.
 	FilesRemovedValue = "removed"
@@ -173,9 +179,9 @@ const (
 
 // Names in the workload cluster of a Cluster with RolloutInPlace.
 const (
-	// NodesNamespace is the namespace of everything that RolloutInPlace has in a workload cluster. It is not the one of
-	// the manager, because a management cluster may be its own workload cluster.
-	NodesNamespace = Name + "-nodes"
+	// NodesNamespace is the namespace of everything that RolloutInPlace has in a workload cluster. Nobody who may write
+	// there needs this product to become root on the nodes.
+	NodesNamespace = "kube-system"
 	// NodesApp is the value of label app.kubernetes.io/name of every object there.
 	NodesApp = Name + "-node"
 )

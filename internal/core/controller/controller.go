@@ -75,10 +75,10 @@ type Config struct {
 // Step is what another package adds to the passes over Clusters. It runs when bootstrap objects are written and the
 // Machines that are behind are known.
 type Step interface {
+	// Needs reports whether a Cluster without the label may have something left that Run takes away.
+	Needs(cluster *clusterv1.Cluster) bool
 	// Run runs for each Cluster, whether it is enabled or not.
 	Run(ctx context.Context, p *Pass) (Outcome, error)
-	// Watch adds what brings passes to the controller, before it starts.
-	Watch(controller controller.Controller) error
 }
 
 // Controller reconciles the proxy of Clusters.
@@ -141,16 +141,7 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		b = b.Watches(world.NamespaceMetadata(), handler.EnqueueRequestsFromMapFunc(find.OfNamespace),
 			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
-	built, err := b.Build(reconcile.AsReconciler(mgr.GetClient(), c))
-	if err != nil {
-		return err //nolint:wrapcheck // it says what failed
-	}
-	for _, step := range c.Steps {
-		if err := step.Watch(built); err != nil {
-			return err //nolint:wrapcheck // it says what failed
-		}
-	}
-	return nil
+	return b.Complete(reconcile.AsReconciler(mgr.GetClient(), c)) //nolint:wrapcheck // it says what failed
 }
 
 // deleted forgets a Cluster that is deleted: one without finalizers is gone without another pass.

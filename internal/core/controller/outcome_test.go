@@ -21,7 +21,7 @@ func TestJoin_KeepsTheEarliestAndTheLast(t *testing.T) {
 	for _, later := range []Outcome{
 		{RequeueAfter: time.Minute},
 		{RequeueAfter: time.Second},
-		{RequeueAfter: time.Hour, Keep: true},
+		{RequeueAfter: time.Hour},
 		{Findings: []finding.Finding{{Reason: "R"}}, Warnings: []finding.Finding{{Message: "w"}}},
 		{},
 	} {
@@ -31,7 +31,7 @@ func TestJoin_KeepsTheEarliestAndTheLast(t *testing.T) {
 	o.Add("Reason", "%s", "text")
 	o.Note("%d", 1)
 	want := Outcome{
-		RequeueAfter: time.Second, Keep: true, Warnings: []finding.Finding{{Message: "w"}},
+		RequeueAfter: time.Second, Warnings: []finding.Finding{{Message: "w"}},
 		Findings: []finding.Finding{{Message: "0"}, {Reason: "R"}, {Reason: "Reason", Message: "text"}, {Message: "1"}},
 	}
 	if diff := cmp.Diff(want, o); diff != "" || !o.IsExplained() {

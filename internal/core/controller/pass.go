@@ -108,9 +108,9 @@ func orphansOf(objects []Object, patched []bootstrapv1.KubeadmConfigTemplate) (o
 // isIdle reports whether a Cluster without the label has nothing of ours. It has no condition, and none of the entries
 // that may be left without one: by a process that was killed, by a webhook that patched objects before the first
 // pass saw them, or by Cluster API, which copies templates as its cache shows them.
-func (p *Pass) isIdle(ctx context.Context) (bool, error) {
+func (c *Controller) isIdle(ctx context.Context, p *Pass) (bool, error) {
 	if _, frozen := settings.FreezeOf(p.Cluster.Annotations); p.View.Enabled || frozen || HasCondition(p.Cluster) ||
-		settings.Restores(p.Cluster.Labels, p.Cluster.Annotations) {
+		slices.ContainsFunc(c.Steps, func(step Step) bool { return step.Needs(p.Cluster) }) {
 		return false, nil
 	}
 	written, rendered, err := p.Secrets.Makers(ctx)

@@ -98,14 +98,16 @@ func TestFacts_OfACopyCostNoRequest(t *testing.T) {
 	}
 }
 
-// TestIsIdle_NotWhileNodesAreRestored has no condition, as after clusterctl move, and no reader: a request panics.
-func TestIsIdle_NotWhileNodesAreRestored(t *testing.T) {
+// needing is a Step that every Cluster needs.
+type needing struct{ Step }
+
+func (needing) Needs(*clusterv1.Cluster) bool { return true }
+
+// TestIsIdle_NotWhileAStepIsNeeded has no condition, as after clusterctl move, and no reader: a request panics.
+func TestIsIdle_NotWhileAStepIsNeeded(t *testing.T) {
 	t.Parallel()
-	c := &Controller{writer: &Writer{}}
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-		contract.AnnotationRollout: contract.RolloutInPlace, contract.AnnotationApplied: contract.AppliedValue,
-	}}}
-	if idle, err := c.newPass(cluster, settings.Cluster{}).isIdle(t.Context()); err != nil || idle {
+	c := &Controller{Config: Config{Steps: []Step{needing{}}}, writer: &Writer{}}
+	if idle, err := c.isIdle(t.Context(), c.newPass(&clusterv1.Cluster{}, settings.Cluster{})); err != nil || idle {
 		t.Errorf("idle %v, error %v", idle, err)
 	}
 }
@@ -135,7 +137,7 @@ func TestIsIdle_NotWhileACopyHasTheProxy(t *testing.T) {
 		if err := c.gather(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
-		if idle, err := p.isIdle(t.Context()); err != nil || idle != test.idle {
+		if idle, err := c.isIdle(t.Context(), p); err != nil || idle != test.idle {
 			t.Errorf("%s: idle %v, error %v", name, idle, err)
 		}
 	}

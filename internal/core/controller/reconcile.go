@@ -57,7 +57,7 @@ func (c *Controller) run(ctx context.Context, cluster *clusterv1.Cluster) (done 
 	if err := c.gather(ctx, p); err != nil {
 		return Result{idle: !view.Enabled}, err // without the label there may be no condition to report it in
 	}
-	if idle, err := p.isIdle(ctx); err != nil || idle {
+	if idle, err := c.isIdle(ctx, p); err != nil || idle {
 		return Result{idle: true}, err
 	}
 	// What is decided before an error is applied: a pool that cannot be looked at does not hold up the others.
@@ -292,9 +292,6 @@ type Outcome struct {
 	Findings []finding.Finding
 	// Warnings are about the settings in use. They are reported after all findings.
 	Warnings []finding.Finding
-	// Keep reports that a condition that is there stays as it is, because the step will know more soon. It enqueues the
-	// Cluster then.
-	Keep bool
 	// RequeueAfter is the time after which the next pass is due even if nothing changes, or zero.
 	RequeueAfter time.Duration
 }
@@ -321,7 +318,6 @@ func (o *Outcome) RequeueIn(after time.Duration) {
 func (o *Outcome) Join(later Outcome) {
 	o.Findings = append(o.Findings, later.Findings...)
 	o.Warnings = append(o.Warnings, later.Warnings...)
-	o.Keep = o.Keep || later.Keep
 	o.RequeueIn(later.RequeueAfter)
 }
 

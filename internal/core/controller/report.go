@@ -41,10 +41,6 @@ type Reporter struct {
 // and emits the event of the pass.
 func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, done Result) error {
 	found, changes := finding.ConditionOf(done.Findings, done.summary), changesOf(done)
-	if done.Keep && HasCondition(cluster) {
-		r.changed(cluster, changes)
-		return nil
-	}
 	r.memory.note(cluster, found, done)
 	changed, err := r.condition().Set(ctx, cluster, found)
 	if err == nil {

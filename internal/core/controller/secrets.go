@@ -38,6 +38,8 @@ type Secrets struct {
 	needed map[string]bool
 	// ensured are the Secrets that this pass has written or checked.
 	ensured map[string]bool
+	// desired are the data that this pass has computed, by name.
+	desired map[string]map[string][]byte
 	// known are the Secrets that this pass has written, which the cache may not show yet, or else read, by name; nil is
 	// one that does not exist.
 	known map[string]*corev1.Secret
@@ -58,7 +60,7 @@ func NewSecrets(writer *Writer, reader Reader, now func() time.Time, cluster *cl
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name,
 			UID: cluster.UID,
 		},
-		needed: map[string]bool{}, ensured: map[string]bool{}, known: map[string]*corev1.Secret{}, taken: map[string]string{},
+		needed: map[string]bool{}, ensured: map[string]bool{}, desired: map[string]map[string][]byte{}, known: map[string]*corev1.Secret{}, taken: map[string]string{},
 	}
 }
 
@@ -125,6 +127,10 @@ func (s *Secrets) refuse(name, why string) (out Outcome) {
 	return out
 }
 
+// Desired returns the data of a generated Secret as this pass has computed them, whatever is stored; nil if it has not.
+// Nobody changes them.
+func (s *Secrets) Desired(name string) map[string][]byte { return s.desired[name] }
+
 // Ensure writes a generated Secret if its content differs. It is not created before the settings are complete, so that
 // no bootstrap data is generated from incomplete ones. The outcome has the findings about the settings; then the Secret
 // is not changed.
@@ -153,6 +159,7 @@ func (s *Secrets) write(ctx context.Context, name string,
 	if err != nil {
 		return out, err
 	}
+	s.desired[name] = desired.Data
 	switch {
 	case current == nil:
 		ctrl.LoggerFrom(ctx).Info("Creating generated Secret", "Secret", klog.KObj(desired))

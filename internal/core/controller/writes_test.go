@@ -129,7 +129,6 @@ func TestReporter_WritesWhatDiffers(t *testing.T) {
 			false, nil,
 			`patch {"metadata":{"annotations":{"` + contract.AnnotationMachinesBehind + `":` + quote(behind) + `},"uid":"1"}}`, 1,
 		},
-		{"a step that is about to know more", Result{Outcome: Outcome{Keep: true}, Reconciled: changed(Added)}, false, nil, "event Inject ProxySettingsInjected: Added the proxy to A b/c", 1},
 		{
 			"the end, refused",
 			Result{},

@@ -6,7 +6,6 @@
 package kinds
 
 import (
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -103,19 +102,4 @@ func fileOf(f *bootstrapv1.File) patch.File {
 		ContentFrom: patch.SecretKey{Name: f.ContentFrom.Secret.Name, Key: f.ContentFrom.Secret.Key},
 		Encoding:    string(f.Encoding), Other: f.Encoding != "" || ptr.Deref(f.Append, false) || f.ContentFormat != "",
 	}
-}
-
-// rollConditions are those of a KubeadmControlPlane that is adding or deleting Machines.
-func rollConditions() []string {
-	return []string{
-		clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition, clusterv1.ScalingDownCondition,
-		clusterv1.RemediatingCondition,
-	}
-}
-
-// IsRolling reports whether Cluster API is adding or deleting Machines of a control plane, as far as it says.
-func IsRolling(o *controlplanev1.KubeadmControlPlane) bool {
-	return slices.ContainsFunc(o.Status.Conditions, func(condition metav1.Condition) bool {
-		return condition.Status == metav1.ConditionTrue && slices.Contains(rollConditions(), condition.Type)
-	})
 }

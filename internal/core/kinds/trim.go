@@ -25,7 +25,7 @@ func Trim(object any) (any, error) {
 			append(contract.Conditions(), clusterv1.ClusterTopologyReconciledCondition)...)
 		trimTopology(&o.Spec.Topology)
 	case *controlplanev1.KubeadmControlPlane:
-		o.Status.Conditions = conditions(o.Status.Conditions, append(rollConditions(), clusterv1.PausedCondition)...)
+		o.Status.Conditions = conditions(o.Status.Conditions, clusterv1.PausedCondition)
 		for i := range o.Status.Conditions {
 			o.Status.Conditions[i].Message = ""
 		}

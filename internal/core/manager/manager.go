@@ -32,6 +32,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/publisher"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/remote"
 )
 
 // Run runs the manager until ctx ends. The flags that were given go to the first line of logs.
@@ -148,32 +149,21 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 		Installation: installation, Known: cache.NewExpiring(),
 		Now: time.Now, //nolint:forbidigo // the clock enters here
 	}
-	pods := workload.NodePods{Image: o.NodeImage, PullSecret: o.NodePullSecret, PullPolicy: o.NodeImagePullPolicy}
-	connect, err := workload.Connect(mgr.GetAPIReader())
-	if err != nil {
-		return fmt.Errorf("setting up connections to workload clusters: %w", err)
-	}
 	steps, err := o.extend(ctx, mgr, Core{
 		Memory: memory, Scope: o.scope(), Concurrency: o.Concurrency, Now: memory.Now,
 	})
 	if err != nil {
 		return err
 	}
-	if o.NodeImage != "" {
-		workloads, err := workload.SetupWithManager(ctx, mgr, mgr.GetAPIReader(), o.scope())
-		if err != nil {
-			return err
-		}
-		steps = append(steps, (&workload.Follower{
-			Clusters: workloads, Live: mgr.GetAPIReader(), Connect: connect, Pods: pods,
-			Now: time.Now, //nolint:forbidigo // the clock enters here
-		}).Init())
-	}
+	clusters := remote.NewClusters(remote.Connect(mgr.GetAPIReader()), time.Now) //nolint:forbidigo // the clock enters here
+	nodes := inplace.New(clusters, mgr.GetAPIReader(), inplace.NodePods{
+		Image: o.NodeImage, PullSecret: o.NodePullSecret, PullPolicy: o.NodeImagePullPolicy,
+	}, time.Now) //nolint:forbidigo // the clock enters here
 	c, err := controller.New(controller.Config{
 		Client:      mgr.GetClient(),
 		Live:        mgr.GetAPIReader(),
 		Memory:      memory,
-		Steps:       steps,
+		Steps:       []controller.Step{nodes},
 		Admission:   o.webhooks(),
 		Recorder:    mgr.GetEventRecorder(contract.Name),
 		Now:         time.Now, //nolint:forbidigo // the clock enters here
@@ -190,7 +180,7 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	}
 	outputs, err := publisher.New(publisher.Config{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Memory: memory,
-		NodePods: pods, Applier: workload.NewApplier(connect), Scope: o.scope(),
+		Applier: remote.NewApplier(clusters), Scope: o.scope(),
 		Now: time.Now, Concurrency: o.Concurrency, //nolint:forbidigo // the clock enters here
 	})
 	if err != nil {

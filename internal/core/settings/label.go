@@ -42,7 +42,7 @@ func IsEnabled(labels map[string]string) bool { return StateOf(labels) == Enable
 // not, and files may be on the nodes. It stays so until nothing is left in the workload cluster.
 func Restores(labels, annotations map[string]string) bool {
 	return StateOf(labels) == Disabled && annotations[contract.AnnotationRollout] == contract.RolloutInPlace &&
-		annotations[contract.AnnotationApplied] != ""
+		annotations[contract.AnnotationInPlaceApplied] != ""
 }
 
 // CheckLabel returns finding.Errors about contract.LabelEnabled, or nil.

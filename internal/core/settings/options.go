@@ -2,7 +2,6 @@ package settings
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -20,17 +19,14 @@ type Options struct {
 	OmitGroups []noproxy.Group
 	// NoProxy is the list in the variable, one entry per line. Empty for a Cluster without one.
 	NoProxy string
-	// MaxUnavailable is how many nodes of a pool contract.RolloutInPlace changes at a time, as a number or percentage.
-	MaxUnavailable string
 }
 
 // ParseOptions reads the annotations of a Cluster. Its error is finding.Errors, one for each unusable annotation.
 func ParseOptions(annotations map[string]string) (Options, error) {
 	var found finding.Errors
 	options := Options{
-		Rollout:        contract.RolloutOnNextRollout,
-		Targets:        contract.Targets(),
-		MaxUnavailable: contract.InPlaceMaxUnavailableDefault,
+		Rollout: contract.RolloutOnNextRollout,
+		Targets: contract.Targets(),
 	}
 	if value, given := annotations[contract.AnnotationRollout]; given {
 		known := contract.Rollouts()
@@ -61,9 +57,6 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 	}
 	return options, found.Err()
 }
-
-// maxUnavailable is a number from 1 to 999,999 or a percentage from 1% to 100%.
-var maxUnavailable = regexp.MustCompile(`^([1-9][0-9]{0,5}|([1-9][0-9]?|100)%)$`)
 
 // parseTargets reads a comma-separated subset of contract.Targets and returns it in their order.
 func parseTargets(value string) ([]contract.Target, finding.Errors) {

@@ -1,5 +1,5 @@
 // Package publisher is the controller that carries out what Clusters ask to be published (package publish): it writes
-// Secrets beside the Cluster and annotations on it, has objects applied to the workload cluster (package workload), and
+// Secrets beside the Cluster and annotations on it, has objects applied to the workload cluster (package remote), and
 // removes all of it. It has a queue and a condition of its own, and never changes a bootstrap object.
 package publisher
 
@@ -27,8 +27,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/remote"
 )
 
 // Name is the name of the controller in logs and metrics.
@@ -50,10 +50,8 @@ type Config struct {
 	Now func() time.Time
 	// Scope is whose Clusters are reconciled.
 	Scope settings.Scope
-	// NodePods is how Pods on nodes are made.
-	NodePods workload.NodePods
 	// Applier applies objects to workload clusters.
-	Applier *workload.Applier
+	Applier *remote.Applier
 	// Concurrency is the maximum number of Clusters reconciled concurrently.
 	Concurrency int
 }
@@ -70,7 +68,7 @@ type Controller struct {
 func New(config Config) (*Controller, error) {
 	if config.Client == nil || config.Live == nil || config.Memory == nil || config.Now == nil ||
 		config.Applier == nil || config.Concurrency < 1 {
-		return nil, errors.New("publisher: every field of Config but Scope and NodePods is required")
+		return nil, errors.New("publisher: every field of Config but Scope is required")
 	}
 	guarded := backoff.New(config.Client, config.Live, config.Now)
 	config.Client = guarded
@@ -92,8 +90,6 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		For(&clusterv1.Cluster{}, builder.WithPredicates(ofConcerned())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(world.ClusterOfOutput), changed).
 		Watches(&corev1.Secret{}, c.enqueue(ofOutputName), builder.WithPredicates(ofExistence[client.Object]())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofFiles),
-			changed).
 		Watches(&controlplanev1.KubeadmControlPlane{}, c.enqueue(find.OfControlPlane),
 			builder.WithPredicates(ofVersions())).
 		Watches(&corev1.Secret{}, world.EnqueueMany(c.concerned(find.OfProxySecret)), changed).
@@ -109,7 +105,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 func isConcerned(cluster client.Object) bool {
 	annotations := cluster.GetAnnotations()
 	if annotations[contract.AnnotationPublish] != "" || publish.IsWritten(annotations) ||
-		asksForNodes(cluster) {
+		annotations[contract.AnnotationApplied] != "" {
 		return true
 	}
 	typed, ok := cluster.(*clusterv1.Cluster)

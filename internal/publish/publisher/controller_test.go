@@ -36,8 +36,6 @@ func TestEvents_AreThoseOfClustersWithOutputs(t *testing.T) {
 		"no output":                {with(contract.AnnotationPublish, ""), false},
 		"an output":                {with(contract.AnnotationPublish, "env"), true},
 		"an annotation of outputs": {with(contract.AnnotationNoProxy, "a"), true},
-		"in place":                 {with(contract.AnnotationRollout, contract.RolloutInPlace), true},
-		"another rollout":          {with(contract.AnnotationRollout, contract.RolloutImmediate), false},
 		"objects in its cluster":   {with(contract.AnnotationApplied, contract.AppliedValue), true},
 		"our condition":            {reported, true},
 		"another condition":        {other, false},

@@ -25,8 +25,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/publisher"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/remote"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
@@ -42,8 +42,7 @@ type server struct {
 	// writes are those since the last pass, refusals their errors.
 	writes   []string
 	refusals map[string]error
-	// image is that of nodes, and answers reports whether the workload cluster does, which then has nothing.
-	image   string
+	// answers reports whether the workload cluster does, which then has nothing.
 	answers bool
 	// hidden is a Secret that is in no cache.
 	hidden string
@@ -143,13 +142,13 @@ func (w *server) start() {
 		Memory: &world.Memory{
 			Cached: partly{w.shown, w}, Live: w.shown, Mapper: mapper{}, Known: w.absent,
 		},
-		Now: func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }, Concurrency: 1, NodePods: workload.NodePods{Image: w.image, PullPolicy: "Always"},
-		Applier: workload.NewApplier(func(context.Context, client.ObjectKey) (client.Client, func(), error) {
+		Now: func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }, Concurrency: 1,
+		Applier: remote.NewApplier(remote.NewClusters(func(context.Context, client.ObjectKey) (remote.Connection, error) {
 			if !w.answers {
-				return nil, nil, errors.New("no route to host")
+				return remote.Connection{}, errors.New("no route to host")
 			}
-			return empty{}, func() {}, nil
-		}),
+			return remote.Connection{Client: empty{}, Close: func() {}}, nil
+		}, time.Now)),
 	})
 	w.must(err)
 }
@@ -292,7 +291,6 @@ func TestReconcile_PublishesWhatAClusterAsksFor(t *testing.T) {
 			w.secret(env, func(s *corev1.Secret) { s.Data = nil })
 			w.refusals["update "+env] = apierrors.NewConflict(schema.GroupResource{}, env, nil)
 		}, writes: []string{"update " + env}, condition: published, data: "-"},
-		"in place without an image": {change: func(w *server) { w.edit(annotated(contract.AnnotationRollout, contract.RolloutInPlace)) }, condition: "False InPlaceNotInstalled annotation capi-proxy-patcher.io/rollout is InPlace", data: "p:1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -512,12 +510,7 @@ func TestReconcile_MarksAClusterBeforeAnythingIsInItsWorkloadCluster(t *testing.
 		!strings.HasPrefix(condition, "Unknown Delivering * "+away) {
 		t.Errorf("not applied yet: writes %q, condition %q, %v", writes, condition, err)
 	}
-	w.edit(annotated(contract.AnnotationPublish, "", contract.AnnotationRollout, contract.RolloutInPlace))
-	if writes, condition, _, err := w.pass(); err != nil || len(writes) > 0 || !marked(w) ||
-		!strings.HasPrefix(condition, "False InPlaceNotInstalled ") {
-		t.Errorf("files that may be there: writes %q, condition %q, %v", writes, condition, err)
-	}
-	w.edit(annotated(contract.AnnotationRollout, ""))
+	w.edit(annotated(contract.AnnotationPublish, ""))
 	if writes, condition, _, err := w.pass(); err != nil || len(writes) > 0 || !marked(w) || condition != "Unknown Withdrawing "+away {
 		t.Errorf("not deleted yet: writes %q, condition %q, %v", writes, condition, err)
 	}
@@ -534,74 +527,6 @@ func TestReconcile_MarksAClusterBeforeAnythingIsInItsWorkloadCluster(t *testing.
 	w.edit(annotated(contract.AnnotationApplied, ""))
 	if _, condition, _, err := w.pass(); err == nil || condition != "Unknown InternalError Please check controller logs for errors" {
 		t.Errorf("a mark that is refused: condition %q, %v", condition, err)
-	}
-}
-
-// TestReconcile_BringsFilesToNodes has a generated Secret, and one of an output.
-func TestReconcile_BringsFilesToNodes(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.image, w.answers = "image", true
-	w.secret("prod-proxy-files", func(s *corev1.Secret) {
-		s.UID, s.Labels = "generated", map[string]string{contract.LabelGenerated: "prod", contract.LabelProxySecret: "", clusterv1.ClusterNameLabel: "prod"}
-		s.Data = map[string][]byte{contract.KeySetup: []byte("#!/bin/sh\n"), contract.KeyProxyEnv: []byte("A=\"1\"\n")}
-	})
-	w.edit(annotated(contract.AnnotationRollout, contract.RolloutInPlace, contract.AnnotationPublish, "env"))
-	w.start()
-	if _, condition, _, err := w.pass(); err != nil || condition != "True Published env, node files prod-proxy-files" ||
-		w.cluster().Annotations[contract.AnnotationApplied] == "" {
-		t.Errorf("condition %q, %v", condition, err)
-	}
-	w.edit(annotated(contract.AnnotationRollout, ""))
-	if _, condition, _, err := w.pass(); err != nil || condition != "True Published env" || w.cluster().Annotations[contract.AnnotationApplied] != "" {
-		t.Errorf("not in place: condition %q, %v", condition, err)
-	}
-}
-
-// TestReconcile_RestoresNodesBeforeObjectsAreDeleted removes the label, has the nodes restored, and enables the Cluster
-// again meanwhile.
-func TestReconcile_RestoresNodesBeforeObjectsAreDeleted(t *testing.T) {
-	t.Parallel()
-	const restoring = "Unknown Withdrawing running nodes are restored first; condition capi-proxy-patcher.io/ProxyConfigured says how far they are"
-	w := newWorld(t)
-	w.image, w.answers = "image", true
-	applied := func() string { return w.cluster().Annotations[contract.AnnotationApplied] }
-	enable := func(value string) {
-		w.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = map[string]string{contract.LabelEnabled: value} })
-	}
-	w.edit(annotated(contract.AnnotationRollout, contract.RolloutInPlace, contract.AnnotationApplied, contract.AppliedValue))
-	enable(contract.LabelDisabledValue)
-	w.start()
-	if _, condition, _, err := w.pass(); err != nil || condition != restoring || applied() != contract.AppliedValue {
-		t.Errorf("condition %q, applied %q, %v", condition, applied(), err)
-	}
-	enable(contract.LabelEnabledValue)
-	if _, condition, _, err := w.pass(); err != nil || applied() != contract.AppliedValue {
-		t.Errorf("enabled again, before its Secrets are there: condition %q, applied %q, %v", condition, applied(), err)
-	}
-	w.edit(annotated(contract.AnnotationApplied, contract.RestoredValue))
-	w.secret("prod-proxy-files", func(s *corev1.Secret) {
-		s.UID, s.Labels = "generated", map[string]string{contract.LabelGenerated: "prod", contract.LabelProxySecret: "", clusterv1.ClusterNameLabel: "prod"}
-		s.Data = map[string][]byte{contract.KeySetup: []byte("#!/bin/sh\n"), contract.KeyProxyEnv: []byte("A=\"1\"\n")}
-	})
-	w.start()
-	if _, condition, _, err := w.pass(); err != nil || condition != "True Published node files prod-proxy-files" || applied() != contract.AppliedValue {
-		t.Errorf("enabled again: condition %q, applied %q, %v", condition, applied(), err)
-	}
-	enable("yes")
-	if writes, _, _, err := w.pass(); err != nil || len(writes) > 0 {
-		t.Errorf("a label that cannot be read: writes %q, %v", writes, err)
-	}
-	enable(contract.LabelDisabledValue)
-	w.edit(annotated(contract.AnnotationApplied, contract.RestoredValue))
-	if _, condition, _, err := w.pass(); err != nil || condition != "" || applied() != "" {
-		t.Errorf("all nodes restored: condition %q, applied %q, %v", condition, applied(), err)
-	}
-	w.edit(annotated(contract.AnnotationApplied, contract.AppliedValue))
-	w.image = ""
-	w.start()
-	if _, condition, _, err := w.pass(); err != nil || condition != "" || applied() != "" {
-		t.Errorf("without an image: condition %q, applied %q, %v", condition, applied(), err)
 	}
 }
 

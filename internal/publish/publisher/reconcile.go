@@ -36,8 +36,6 @@ type pass struct {
 	out     controller.Outcome
 	// existing are the Secrets of outputs by name, as this pass has read or written them.
 	existing map[string]*corev1.Secret
-	// files are the objects that bring files to running nodes, as they are wanted.
-	files []publish.Secret
 }
 
 // Reconcile publishes the values of one Cluster, and takes back what it does not ask for any more.
@@ -81,14 +79,9 @@ func (p *pass) conclude(ctx context.Context, contested []finding.Finding, err er
 
 // summary names the outputs that are asked for.
 func (p *pass) summary() string {
-	names := make([]string, 0, len(p.request.Outputs)+len(p.files))
+	names := make([]string, 0, len(p.request.Outputs))
 	for _, o := range p.request.Outputs {
 		names = append(names, o.String())
-	}
-	for _, secret := range p.files {
-		if secret.Delivered.Argument != "" {
-			names = append(names, "node files "+secret.Delivered.Argument)
-		}
 	}
 	return strings.Join(names, ", ")
 }
@@ -103,9 +96,6 @@ func (p *pass) run(ctx context.Context) (idle bool, err error) {
 		return false, err
 	}
 	p.out.Find(result.Findings...)
-	if p.files, err = p.nodes(ctx); err != nil {
-		return false, err
-	}
 	if err := p.annotate(ctx, result); err != nil {
 		return false, err
 	}
@@ -126,9 +116,8 @@ func (p *pass) run(ctx context.Context) (idle bool, err error) {
 		}
 		delete(p.existing, name)
 	}
-	left, err := p.apply(ctx, append(delivered, p.files...))
-	asks := len(p.request.Outputs)+len(p.files) > 0
-	return !asks && !left && len(p.existing) == 0 && len(p.out.Findings) == 0, err
+	left, err := p.apply(ctx, delivered)
+	return len(p.request.Outputs) == 0 && !left && len(p.existing) == 0 && len(p.out.Findings) == 0, err
 }
 
 // make makes what the Cluster asks for. As long as its values are not known, what is out stays.

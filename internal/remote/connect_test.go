@@ -1,4 +1,4 @@
-package workload
+package remote
 
 import (
 	"bytes"
@@ -12,24 +12,16 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/controller"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
 // hostile is an API server of somebody who wants to harm the manager.
@@ -51,40 +43,40 @@ func emptyLists(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{},"items":[]}`)
 }
 
-// applying is an Applier whose Clusters have the kubeconfigs of a map, by the names of the Clusters.
-func applying(t *testing.T, kubeconfigs map[string]client.Reader) func(name string) controller.Outcome {
+// visiting lists ConfigMaps in workload clusters whose kubeconfigs are in a map, by the names of the Clusters.
+func visiting(t *testing.T, kubeconfigs map[string]client.Reader) func(name string) error {
 	t.Helper()
-	applier := NewApplier(func(ctx context.Context, key client.ObjectKey) (client.Client, func(), error) {
-		connect, err := Connect(kubeconfigs[key.Name])
-		if err != nil {
-			return nil, nil, err
-		}
-		return connect(ctx, key)
-	})
-	guarded := backoff.New(nil, nil, time.Now) //nolint:forbidigo // nothing is written
-	return func(name string) controller.Outcome {
+	clusters := NewClusters(func(ctx context.Context, key client.ObjectKey) (Connection, error) {
+		return Connect(kubeconfigs[key.Name])(ctx, key)
+	}, time.Now) //nolint:forbidigo // it is about time
+	return func(name string) error {
 		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(name)}}
-		out, _, err := applier.Apply(t.Context(), cluster, guarded, []publish.Secret{publish.KeptNodes()})
+		connection, err := clusters.Open(t.Context(), cluster)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		return out
+		defer connection.Close()
+		return clusters.Visit(t.Context(), cluster, func(ctx context.Context) error {
+			_, err := Metadata(ctx, connection, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+			return err
+		})
 	}
 }
 
 // wantAway fails unless the workload cluster is reported not to answer, without a word of it.
-func wantAway(t *testing.T, out controller.Outcome) {
+func wantAway(t *testing.T, err error) *AwayError {
 	t.Helper()
-	if len(out.Findings) != 1 || out.Findings[0].Reason != contract.ReasonDelivering ||
-		!strings.HasPrefix(out.Findings[0].Message, "the workload cluster does not answer") ||
-		!strings.HasSuffix(out.Findings[0].Message, "-kubeconfig; the log of the manager has the details") {
-		t.Errorf("got %v", out.Findings)
+	away, ok := errors.AsType[*AwayError](err)
+	if !ok || !strings.HasPrefix(away.Error(), "the workload cluster does not answer") ||
+		!strings.HasSuffix(away.Error(), "-kubeconfig; the log of the manager has the details") {
+		t.Fatalf("got %v", err)
 	}
+	return away
 }
 
-// TestApplier_ReadsNoMoreThanAnAnswerMayHave has a server send without end, and compress what it was not asked to. A slow
+// TestClusters_ReadsNoMoreThanAnAnswerMayHave has a server send without end, and compress what it was not asked to. A slow
 // machine may stop at the time that a request has, before the bound.
-func TestApplier_ReadsNoMoreThanAnAnswerMayHave(t *testing.T) {
+func TestClusters_ReadsNoMoreThanAnAnswerMayHave(t *testing.T) {
 	t.Parallel()
 	var sent atomic.Int64
 	chunk := bytes.Repeat([]byte(" "), 1<<20)
@@ -119,19 +111,19 @@ func TestApplier_ReadsNoMoreThanAnAnswerMayHave(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"continue":"a"},"items":[]}`)
 	}
-	apply := applying(t, map[string]client.Reader{
+	visit := visiting(t, map[string]client.Reader{
 		"endless": secrets{value: hostile(t, endless)}, "compressed": secrets{value: hostile(t, compressed)},
 		"pages": secrets{value: hostile(t, pages)},
 	})
-	wantAway(t, apply("pages"))
+	wantAway(t, visit("pages"))
 	if got := paged.Load(); got > maxAnswers+maxAnswer {
 		t.Errorf("the manager has read about %d bytes of pages", got)
 	}
-	wantAway(t, apply("endless"))
+	wantAway(t, visit("endless"))
 	if got := sent.Load(); got > 2*maxAnswer {
 		t.Errorf("the manager has read about %d bytes", got)
 	}
-	wantAway(t, apply("compressed"))
+	wantAway(t, visit("compressed"))
 	if got := accepts.Load(); got != "" {
 		t.Errorf("the manager accepts %v", got)
 	}
@@ -181,40 +173,40 @@ func TestLimited_ReadsOneAnswerAndAllUpToTheirBounds(t *testing.T) {
 	}
 }
 
-// TestApplier_FollowsNoRedirect has a server redirect each request to one without TLS.
-func TestApplier_FollowsNoRedirect(t *testing.T) {
+// TestClusters_FollowsNoRedirect has a server redirect each request to one without TLS.
+func TestClusters_FollowsNoRedirect(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int32
 	stranger := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
 	t.Cleanup(stranger.Close)
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		var asked atomic.Int32
-		apply := applying(t, map[string]client.Reader{"c": secrets{value: hostile(t, func(w http.ResponseWriter, r *http.Request) {
+		visit := visiting(t, map[string]client.Reader{"c": secrets{value: hostile(t, func(w http.ResponseWriter, r *http.Request) {
 			asked.Add(1)
 			http.Redirect(w, r, stranger.URL+"/latest/meta-data", status)
 		})}})
-		wantAway(t, apply("c"))
+		wantAway(t, visit("c"))
 		if asked.Load() == 0 || requests.Load() > 0 {
 			t.Errorf("%d: %d requests at the server, %d at the stranger", status, asked.Load(), requests.Load())
 		}
 	}
 }
 
-// TestApplier_SlowClustersWaitForEachOther has API servers that never answer beside one that does.
-func TestApplier_SlowClustersWaitForEachOther(t *testing.T) {
+// TestClusters_SlowClustersWaitForEachOther has API servers that never answer beside one that does.
+func TestClusters_SlowClustersWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	hang := make(chan bool, 16)
 	slow := secrets{value: hostile(t, func(_ http.ResponseWriter, r *http.Request) {
 		hang <- true
 		<-r.Context().Done()
 	})}
-	apply := applying(t, map[string]client.Reader{
+	visit := visiting(t, map[string]client.Reader{
 		"a": slow, "b": slow, "good": secrets{value: hostile(t, emptyLists)},
 	})
 	begun := time.Now() //nolint:forbidigo // it is about time
-	both := make(chan controller.Outcome, 2)
+	both := make(chan error, 2)
 	for _, name := range []string{"a", "b"} {
-		go func() { both <- apply(name) }()
+		go func() { both <- visit(name) }()
 	}
 	for range cap(both) {
 		<-hang // both are asked at once, the first time
@@ -223,13 +215,13 @@ func TestApplier_SlowClustersWaitForEachOther(t *testing.T) {
 	if took := time.Since(begun); took > 2*passTime {
 		t.Errorf("a pass takes %s", took)
 	}
-	go func() { both <- apply("a") }()
+	go func() { both <- visit("a") }()
 	<-hang
-	if out := apply("b"); out.RequeueAfter != turnDelay {
-		t.Errorf("the second of two slow clusters is asked at once: %+v", out)
+	if away := wantAway(t, visit("b")); away.RequeueAfter != turnDelay {
+		t.Errorf("the second of two slow clusters is asked at once: %+v", away)
 	}
-	if out := apply("good"); len(out.Findings) > 0 {
-		t.Errorf("one that answers has %v", out.Findings)
+	if err := visit("good"); err != nil {
+		t.Errorf("one that answers has %v", err)
 	}
 	wantAway(t, <-both)
 }
@@ -241,79 +233,60 @@ func (broken) Get(context.Context, client.ObjectKey, client.Object, ...client.Ge
 	return errors.New("dial tcp: connection refused")
 }
 
-// TestApplier_TellsARefusedKubeconfigFromOneThatItCannotRead also reads again, so that neither is for ever.
-func TestApplier_TellsARefusedKubeconfigFromOneThatItCannotRead(t *testing.T) {
+// TestClusters_TellsARefusedKubeconfigFromOneThatItCannotRead also reads again, so that neither is for ever.
+func TestClusters_TellsARefusedKubeconfigFromOneThatItCannotRead(t *testing.T) {
 	t.Parallel()
 	all := map[string]client.Reader{"a": broken{}, "b": secrets{value: "password: hunter2\n\t{{"}}
-	apply := applying(t, all)
-	wantAway(t, apply("a"))
-	out := apply("b")
-	if len(out.Findings) != 1 || out.Findings[0].Reason != contract.ReasonDeliveryFailed ||
-		out.Findings[0].Message != "reading kubeconfig of Secret team/b-kubeconfig: key value cannot be parsed" {
-		t.Errorf("got %v", out.Findings)
+	visit := visiting(t, all)
+	wantAway(t, visit("a"))
+	err := visit("b")
+	if refused, ok := errors.AsType[*RefusedError](err); !ok ||
+		refused.Error() != "reading kubeconfig of Secret team/b-kubeconfig: key value cannot be parsed" {
+		t.Errorf("got %v", err)
 	}
 	for name := range all {
 		all[name] = secrets{value: hostile(t, emptyLists)}
-		if out := apply(name); len(out.Findings) > 0 {
-			t.Errorf("%s: %v", name, out.Findings)
+		if err := visit(name); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// TestDeletable_HasEveryKindOfTheOutputs makes every output for workload clusters. A kind that is not listed would stay
-// there.
-func TestDeletable_HasEveryKindOfTheOutputs(t *testing.T) {
+// TestClusters_ThatAnswerSlowlyAreSlow has a clock that passes while a workload cluster is asked.
+func TestClusters_ThatAnswerSlowlyAreSlow(t *testing.T) {
 	t.Parallel()
-	list := make([]string, 0, 4)
-	for _, output := range publish.KeptDelivered() {
-		list = append(list, output.Delivered.String())
+	now := noon
+	clusters := NewClusters(nil, func() time.Time { return now })
+	cluster := func(name string) *clusterv1.Cluster {
+		return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(name)}}
 	}
-	proxy, err := settings.ParseSecret(map[string][]byte{"httpProxy": []byte("http://p:1")})
-	if err != nil {
-		t.Fatal(err)
+	taking := func(took time.Duration, meanwhile func()) func(context.Context) error {
+		return func(context.Context) error {
+			meanwhile()
+			now = now.Add(took)
+			return nil
+		}
 	}
-	files, _, err := publish.OfNodes(publish.NodeFiles{
-		Cluster: "prod", Secret: "s", Image: "i", PullPolicy: "Always", Data: map[string][]byte{contract.KeySetup: nil},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	wanted := []publish.Secret{files}
-	for _, list := range []string{strings.Join(list, ","), "pods=kyverno"} {
-		asks, err := publish.ParseList(list)
-		if err != nil {
+	none := func() {}
+	for _, name := range []string{"a", "b"} {
+		if err := clusters.Visit(t.Context(), cluster(name), taking(slowTime+1, none)); err != nil {
 			t.Fatal(err)
 		}
-		result, err := publish.Of(asks, publish.Input{Cluster: "prod", Settings: proxy, NoProxy: "a", Version: "v1.36.0"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		wanted = append(wanted, result.Secrets...)
 	}
-	left := map[string]bool{}
-	for _, kind := range deletable() {
-		left[kind.String()] = true
-	}
-	for _, secret := range wanted {
-		objects, err := secret.Objects()
-		if err != nil || len(objects) == 0 {
-			t.Fatalf("%s: %v, %v", secret.Delivered, objects, err)
+	err := clusters.Visit(t.Context(), cluster("a"), taking(0, func() {
+		if away := wantAway(t, clusters.Visit(t.Context(), cluster("b"), taking(0, none))); !away.Failed {
+			t.Errorf("got %+v", away)
 		}
-		for _, content := range objects {
-			object := unstructured.Unstructured{Object: content}
-			kind := object.GroupVersionKind()
-			mapping, err := newMapper().RESTMapping(kind.GroupKind(), kind.Version)
-			if err != nil || !slices.Contains(deletable(), kind) {
-				t.Errorf("%s: %s is not deleted: %v", secret.Delivered, kind, err)
-				continue
-			}
-			if named := mapping.Scope.Name() == meta.RESTScopeNameNamespace; named != (object.GetNamespace() != "") {
-				t.Errorf("%s: %s in namespace %q: %v", secret.Delivered, kind, object.GetNamespace(), mapping.Scope.Name())
-			}
-			delete(left, kind.String())
-		}
+	}))
+	if err != nil {
+		t.Error(err)
 	}
-	if len(left) > 0 {
-		t.Errorf("no output has %v", left)
+	err = clusters.Visit(t.Context(), cluster("b"), taking(0, func() {
+		if err := clusters.Visit(t.Context(), cluster("a"), taking(0, none)); err != nil {
+			t.Errorf("one that answers fast again waits: %v", err)
+		}
+	}))
+	if err != nil {
+		t.Error(err)
 	}
 }

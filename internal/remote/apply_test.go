@@ -1,4 +1,4 @@
-package workload
+package remote
 
 import (
 	"context"
@@ -11,18 +11,20 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/backoff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/controller"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
 // remote is a workload cluster. It has the metadata of objects by "kind namespace/name".
@@ -37,11 +39,17 @@ type remote struct {
 	// endless reports that every list has another page.
 	endless bool
 
+	// server identifies it.
+	server string
+
 	version, requests int
 	writes            []string
 }
 
-var _ client.Client = (*remote)(nil)
+var (
+	_    client.Client = (*remote)(nil)
+	noon               = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+)
 
 func nameOf(o client.Object) string {
 	return strings.TrimSuffix(o.GetObjectKind().GroupVersionKind().Kind+" "+strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"), " ")
@@ -49,18 +57,24 @@ func nameOf(o client.Object) string {
 
 // put stores an object of a kind, in a Namespace unless name has no slash.
 func (r *remote) put(kind, name string, labels map[string]string, change func(*metav1.PartialObjectMetadata)) {
-	for _, known := range append(deletable(), ofCore("Node")) {
+	for _, known := range append(testKinds(), Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}) {
 		if known.Kind != kind {
 			continue
 		}
 		o := metav1.PartialObjectMetadata{}
-		o.SetGroupVersionKind(known)
+		o.SetGroupVersionKind(known.GroupVersionKind)
 		o.Name = name
 		if namespace, rest, found := strings.Cut(name, "/"); found {
 			o.Namespace, o.Name = namespace, rest
 		}
 		r.version++
 		o.Labels, o.UID, o.ResourceVersion = labels, "uid", fmt.Sprint(r.version)
+		if labels != nil {
+			o.ManagedFields = []metav1.ManagedFieldsEntry{{
+				Manager: contract.Name, Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1",
+				FieldsV1: metav1.NewFieldsV1("{}"),
+			}}
+		}
 		if change != nil {
 			change(&o)
 		}
@@ -159,8 +173,6 @@ func (r *remote) Patch(_ context.Context, o client.Object, patch client.Patch, _
 		stored.ManagedFields = fields
 		r.objects[nameOf(o)] = stored
 		return nil
-	case o.GetObjectKind().GroupVersionKind().Kind == "Node":
-		return r.store("patch "+string(data), o)
 	default:
 		o.SetManagedFields(r.objects[nameOf(o)].ManagedFields)
 		return r.store("force", o)
@@ -198,41 +210,60 @@ func (r *remote) Delete(_ context.Context, o client.Object, options ...client.De
 	return nil
 }
 
-// ours are the labels of objects of an output.
-func ours(output publish.Name, more ...string) map[string]string {
-	labels := map[string]string{labelManagedBy: contract.Name, contract.LabelGenerated: "prod", contract.LabelOutput: string(output)}
+// testKinds are those of a Set, whose objects have names of one letter.
+func testKinds() []Kind {
+	kind := func(group, kind string) Kind {
+		return Kind{
+			GroupVersionKind: schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind},
+			Named:            func(name string) bool { return len(name) == 1 },
+		}
+	}
+	return []Kind{kind("apps", "DaemonSet"), kind("policies.kyverno.io", "MutatingPolicy"), kind("", "ConfigMap"), kind("", "Secret")}
+}
+
+// testSet is a Set of objects in YAML, each with what it belongs to.
+func testSet(t *testing.T, objects ...string) Set {
+	t.Helper()
+	set := Set{
+		Kinds: testKinds(), Labels: map[string]string{contract.LabelGenerated: "prod"}, Failed: contract.ReasonDeliveryFailed,
+	}
+	for _, text := range objects {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		set.Objects = append(set.Objects, Object{object, "output one"})
+	}
+	return set
+}
+
+// ours are the labels of our objects.
+func ours(more ...string) map[string]string {
+	labels := map[string]string{contract.LabelGenerated: "prod"}
 	for pair := range slices.Chunk(more, 2) {
 		labels[pair[0]] = pair[1]
 	}
 	return labels
 }
 
-// TestApply_OfOutputs begins with a workload cluster that has Namespace a, and wants a ConfigMap and a Secret there.
-func TestApply_OfOutputs(t *testing.T) {
+// TestApply_OfASet begins with a workload cluster that has Namespace a, and wants a ConfigMap and a Secret there.
+func TestApply_OfASet(t *testing.T) {
 	t.Parallel()
 	const (
 		configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: a}\n"
 		secret    = "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: a, labels: {own: \"1\"}}\n"
 		no        = "output one: the workload cluster "
+		taken     = "NameTaken output one: ConfigMap a/c of the workload cluster exists and was not written by capi-proxy-patcher " +
+			"for this Cluster; delete or rename it"
+		away = "AWAY team/prod-kubeconfig"
 	)
 	object := func(kind string) schema.GroupResource { return schema.GroupResource{Resource: kind} }
-	output := func(name publish.Name, objects ...string) publish.Secret {
-		return publish.Secret{
-			Delivered: &publish.Output{Name: name}, Data: map[string][]byte{"x": []byte(strings.Join(objects, "\n---\n"))},
-		}
-	}
-	both := []publish.Secret{output("one", configMap, secret)}
-	kept := func(name publish.Name, argument string) publish.Secret {
-		return publish.Secret{Delivered: &publish.Output{Name: name, Argument: argument}, Kept: true}
-	}
-	files := func(argument string) publish.Secret {
-		return publish.Secret{Delivered: &publish.Output{Name: publish.Nodes, Argument: argument}}
-	}
+	both := []string{configMap, secret}
+	byAnother := func(o *metav1.PartialObjectMetadata) { o.ManagedFields[0].Manager = "kubectl" }
 	finalized := func(o *metav1.PartialObjectMetadata) { o.DeletionTimestamp = new(metav1.NewTime(noon)) }
-	const inNodes = contract.NodesNamespace + "/"
-	ofFiles := func(version string) map[string]string { return ours(publish.Nodes, contract.LabelNodeFiles, version) }
 	for name, test := range map[string]struct {
-		wanted []publish.Secret
+		wanted []string
+		keeps  string // an output
 		remote func(*remote)
 		writes []string
 		// message is that of the only finding, with its reason.
@@ -242,109 +273,67 @@ func TestApply_OfOutputs(t *testing.T) {
 		// repeats reports that the next pass asks the workload cluster again.
 		repeats bool
 	}{
-		"nothing":     {},
-		"two objects": {wanted: both, writes: []string{"create ConfigMap a/c", "create Secret a/s"}, left: true},
-		"an object that is wanted twice": {
-			wanted: []publish.Secret{output("one", configMap), output("two", configMap)},
-			writes: []string{"create ConfigMap a/c"}, left: true,
-		},
 		"an object of another": {
 			wanted: both, remote: func(r *remote) { r.put("ConfigMap", "a/c", nil, nil) }, writes: []string{"create Secret a/s"},
-			message: "NameTaken output one: ConfigMap a/c of the workload cluster exists and was not written by capi-proxy-patcher for " +
-				"this Cluster; delete or rename it", again: retryDelay, left: true, repeats: true,
+			message: taken, again: retryDelay, left: true, repeats: true,
+		},
+		"an object of another, to which labels were copied": {
+			wanted: both, remote: func(r *remote) { r.put("ConfigMap", "a/c", ours(), byAnother) }, writes: []string{"create Secret a/s"},
+			message: taken, again: retryDelay, left: true, repeats: true,
 		},
 		"an object of another Cluster": {
 			wanted: both, remote: func(r *remote) {
-				r.put("ConfigMap", "a/c", ours("one", contract.LabelGenerated, "other"), nil)
-				r.put("Secret", "a/left", ours("one", contract.LabelGenerated, "other"), nil)
+				r.put("ConfigMap", "a/c", ours(contract.LabelGenerated, "other"), nil)
+				r.put("Secret", "a/l", ours(contract.LabelGenerated, "other"), nil)
 			}, writes: []string{"create Secret a/s"},
-			message: "NameTaken output one: ConfigMap a/c of the workload cluster exists and was not written by capi-proxy-patcher for " +
-				"this Cluster; delete or rename it", again: retryDelay, left: true, repeats: true,
+			message: taken, again: retryDelay, left: true, repeats: true,
 		},
+		"an object of ours that has lost its labels": {
+			wanted: both, remote: func(r *remote) {
+				r.put("ConfigMap", "a/c", ours(), func(o *metav1.PartialObjectMetadata) { o.Labels = nil })
+			}, writes: []string{"force ConfigMap a/c", "create Secret a/s"}, left: true,
+		},
+		"nothing is wanted any more": {
+			remote: func(r *remote) {
+				r.put("Namespace", "n", ours(), nil)
+				r.put("DaemonSet", "a/d", ours(), nil)
+				r.put("DaemonSet", "a/another-name", ours(), nil)
+				r.put("ConfigMap", "a/c", ours(), byAnother)
+				r.put("Secret", "a/s", nil, nil)
+			},
+			writes: []string{"delete DaemonSet a/d"}, again: cleanDelay, left: true, repeats: true,
+		},
+		"an output without content": {
+			keeps: "one", left: true, remote: func(r *remote) { r.put("Secret", "a/s", ours(contract.LabelOutput, "one"), nil) },
+		},
+		"another output than that": {
+			keeps: "two", remote: func(r *remote) { r.put("Secret", "a/s", ours(contract.LabelOutput, "one"), nil) },
+			writes: []string{"delete Secret a/s"}, again: cleanDelay, left: true, repeats: true,
+		},
+		"nothing":     {},
+		"two objects": {wanted: both, writes: []string{"create ConfigMap a/c", "create Secret a/s"}, left: true},
 		"an object of ours": {
-			wanted: both, remote: func(r *remote) { r.put("ConfigMap", "a/c", ours("one"), nil) },
+			wanted: both, remote: func(r *remote) { r.put("ConfigMap", "a/c", ours(), nil) },
 			writes: []string{"force ConfigMap a/c", "create Secret a/s"}, left: true,
 		},
 		"one whose creation a process did not survive": {
 			wanted: both, remote: func(r *remote) {
-				r.put("ConfigMap", "a/c", ours("one"), func(o *metav1.PartialObjectMetadata) {
+				r.put("ConfigMap", "a/c", ours(), func(o *metav1.PartialObjectMetadata) {
 					o.ManagedFields = []metav1.ManagedFieldsEntry{updated(contract.Name), updated("kubectl")}
 				})
 			}, writes: []string{"force ConfigMap a/c", "create Secret a/s"}, again: cleanDelay, left: true, repeats: true,
 		},
 		"one that is being deleted": {
-			wanted: both, remote: func(r *remote) { r.put("ConfigMap", "a/c", ours("one"), finalized) },
+			wanted: both, remote: func(r *remote) { r.put("ConfigMap", "a/c", ours(), finalized) },
 			writes: []string{"create Secret a/s"}, again: retryDelay, left: true, repeats: true,
 		},
 		"one that is not wanted any more": {
-			wanted: both, remote: func(r *remote) { r.put("Secret", "a/left", ours("one"), nil) },
-			writes: []string{"create ConfigMap a/c", "create Secret a/s", "delete Secret a/left"}, again: cleanDelay, left: true, repeats: true,
-		},
-		"nothing is wanted any more": {
-			remote: func(r *remote) {
-				r.put("Namespace", "n", ours("one"), nil)
-				r.put("DaemonSet", "a/d", ours("one"), nil)
-				r.put("Secret", "a/s", nil, nil)
-			},
-			writes:  []string{"delete DaemonSet a/d", "delete Namespace n"},
-			message: "Withdrawing what was applied to the workload cluster is being deleted", again: cleanDelay, left: true, repeats: true,
+			wanted: both, remote: func(r *remote) { r.put("Secret", "a/l", ours(), nil) },
+			writes: []string{"create ConfigMap a/c", "create Secret a/s", "delete Secret a/l"}, again: cleanDelay, left: true, repeats: true,
 		},
 		"its deletion has begun": {
-			remote:  func(r *remote) { r.put("Secret", "a/s", ours("one"), finalized) },
-			message: "Withdrawing what was applied to the workload cluster is being deleted", again: cleanDelay, left: true, repeats: true,
-		},
-		"an output without content": {
-			wanted: []publish.Secret{kept("one", "")}, left: true, remote: func(r *remote) {
-				r.put("Secret", "a/s", ours("one"), nil)
-			},
-		},
-		"another output than that": {
-			wanted: []publish.Secret{kept("two", "")}, remote: func(r *remote) { r.put("Secret", "a/s", ours("one"), nil) },
-			writes: []string{"delete Secret a/s"}, again: cleanDelay, left: true, repeats: true,
-		},
-		"an earlier version of files that a Node has": {
-			wanted: []publish.Secret{files(main)}, remote: func(r *remote) {
-				r.put("Namespace", contract.NodesNamespace, ours(publish.Nodes), nil)
-				r.put("DaemonSet", inNodes+stale, ofFiles(stale), nil)
-				r.put("Secret", inNodes+stale, ofFiles(stale), nil)
-				r.put("Secret", inNodes+"older", ofFiles(main+"-5555555555"), nil)
-				r.put("Node", "behind", map[string]string{contract.LabelNodeFiles: stale}, nil)
-				r.put("Node", "none", nil, nil)
-			}, writes: []string{"delete Secret capi-proxy-patcher-nodes/older"}, again: cleanDelay, left: true, repeats: true,
-		},
-		"files of a generated Secret that is gone, which a Node has": {
-			wanted: []publish.Secret{files(main)}, remote: func(r *remote) {
-				r.put("Namespace", contract.NodesNamespace, ours(publish.Nodes), nil)
-				r.put("DaemonSet", inNodes+gpu, ofFiles(gpu+"-0123456789"), nil)
-				r.put("Node", "moves", map[string]string{contract.LabelNodeFiles: gpu + "-0123456789"}, nil)
-			}, again: time.Minute, left: true, repeats: true,
-		},
-		"files are not wanted any more": {
-			remote: func(r *remote) {
-				r.put("Namespace", contract.NodesNamespace, ours(publish.Nodes), nil)
-				r.put("DaemonSet", inNodes+fresh, ofFiles(fresh), nil)
-				r.put("Secret", inNodes+fresh, ofFiles(fresh), nil)
-				r.put("Node", "mine", map[string]string{contract.LabelNodeFiles: fresh}, nil)
-				r.put("Node", "none", nil, nil)
-			},
-			writes: []string{
-				`patch {"metadata":{"labels":{"capi-proxy-patcher.node-restriction.kubernetes.io/files":null}}} Node mine`,
-				"delete DaemonSet " + inNodes + fresh, "delete Secret " + inNodes + fresh, "delete Namespace capi-proxy-patcher-nodes",
-			},
-			message: "Withdrawing what was applied to the workload cluster is being deleted", again: cleanDelay, left: true, repeats: true,
-		},
-		"files of all generated Secrets are kept": {
-			wanted: []publish.Secret{publish.KeptNodes()}, remote: func(r *remote) {
-				r.put("Namespace", contract.NodesNamespace, ours(publish.Nodes), nil)
-				r.put("DaemonSet", inNodes+"d", ofFiles(fresh), nil)
-				r.put("Node", "mine", map[string]string{contract.LabelNodeFiles: fresh}, nil)
-			}, left: true,
-		},
-		"files of one generated Secret are kept": {
-			wanted: []publish.Secret{kept(publish.Nodes, main)}, remote: func(r *remote) {
-				r.put("DaemonSet", inNodes+"d", ofFiles(fresh), nil)
-				r.put("DaemonSet", inNodes+"other", ofFiles(gpu+"-0123456789"), nil)
-			}, writes: []string{"delete DaemonSet capi-proxy-patcher-nodes/other"}, again: cleanDelay, left: true, repeats: true,
+			remote:  func(r *remote) { r.put("Secret", "a/s", ours(), finalized) },
+			message: "", again: cleanDelay, left: true, repeats: true,
 		},
 		"a kind that is not installed": {wanted: both, remote: func(r *remote) { r.unknown["MutatingPolicy"] = true }, writes: []string{"create ConfigMap a/c", "create Secret a/s"}, left: true},
 		"a kind that is wanted and not installed": {
@@ -374,7 +363,7 @@ func TestApply_OfOutputs(t *testing.T) {
 		},
 		"an object that was made immutable": {
 			wanted: both, remote: func(r *remote) {
-				r.put("ConfigMap", "a/c", ours("one"), nil)
+				r.put("ConfigMap", "a/c", ours(), nil)
 				r.refusals["force ConfigMap a/c"] = apierrors.NewInvalid(schema.GroupKind{}, "c", nil)
 			}, writes: []string{"force ConfigMap a/c", "delete ConfigMap a/c", "create Secret a/s"}, again: cleanDelay, left: true, repeats: true,
 		},
@@ -388,21 +377,21 @@ func TestApply_OfOutputs(t *testing.T) {
 		"a connection that is lost at a write": {
 			wanted: both, remote: func(r *remote) { r.refusals["create ConfigMap a/c"] = errors.New("hunter2") },
 			writes:  []string{"create ConfigMap a/c"},
-			message: "Delivering the workload cluster does not answer with the kubeconfig of Secret team/prod-kubeconfig; the log of the manager has the details",
+			message: away,
 			again:   retryDelay, left: true, repeats: true,
 		},
 		"lists without end": {
 			remote:  func(r *remote) { r.endless = true },
-			message: "Withdrawing the workload cluster does not answer with the kubeconfig of Secret team/prod-kubeconfig; the log of the manager has the details",
+			message: away,
 			again:   retryDelay, left: true, repeats: true,
 		},
 		"a deletion that is refused": {
 			remote: func(r *remote) {
-				r.put("Secret", "a/s", ours("one"), nil)
+				r.put("Secret", "a/s", ours(), nil)
 				r.refusals["delete Secret a/s"] = errors.New("hunter2")
 			}, writes: []string{"delete Secret a/s"},
-			message: "Withdrawing the workload cluster does not answer with the kubeconfig of Secret team/prod-kubeconfig; the log of the manager has the details",
-			again:   cleanDelay, left: true, repeats: true,
+			message: away,
+			again:   retryDelay, left: true, repeats: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -411,8 +400,12 @@ func TestApply_OfOutputs(t *testing.T) {
 			if test.remote != nil {
 				test.remote(r)
 			}
+			set := testSet(t, test.wanted...)
+			set.Keeps = func(o metav1.Object) bool {
+				return test.keeps != "" && o.GetLabels()[contract.LabelOutput] == test.keeps
+			}
 			apply := applied(t, r)
-			out, left := apply(test.wanted)
+			out, left := apply(set)
 			message := ""
 			for _, f := range out.Findings {
 				message += f.Reason + " " + f.Message
@@ -428,43 +421,57 @@ func TestApply_OfOutputs(t *testing.T) {
 				}
 			}
 			before := r.requests
-			if _, _ = apply(test.wanted); (r.requests > before) != test.repeats {
+			if _, _ = apply(set); (r.requests > before) != test.repeats {
 				t.Errorf("the next pass has %d requests", r.requests-before)
 			}
 		})
 	}
 }
 
-// applied returns passes over a workload cluster.
-func applied(t *testing.T, r *remote) func(wanted []publish.Secret) (controller.Outcome, bool) {
+// applied returns passes over a workload cluster. One that is away has a finding AWAY.
+func applied(t *testing.T, r *remote) func(Set) (controller.Outcome, bool) {
 	t.Helper()
-	applier := NewApplier(func(context.Context, client.ObjectKey) (client.Client, func(), error) { return r, func() {}, nil })
+	return appliedAt(t, func(context.Context, client.ObjectKey) (Connection, error) {
+		return Connection{Client: r, Close: func() {}, Server: r.server}, nil
+	})
+}
+
+func appliedAt(t *testing.T, connect func(context.Context, client.ObjectKey) (Connection, error)) func(Set) (
+	controller.Outcome, bool,
+) {
+	t.Helper()
+	applier := NewApplier(NewClusters(connect, func() time.Time { return noon }))
 	guarded := backoff.New(nil, nil, func() time.Time { return noon })
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "prod", UID: "one"}}
-	return func(wanted []publish.Secret) (controller.Outcome, bool) {
-		out, left, err := applier.Apply(t.Context(), cluster, guarded, wanted)
-		if err != nil {
+	return func(set Set) (controller.Outcome, bool) {
+		token := ""
+		if len(set.Objects) == 0 && set.Keeps != nil && set.Keeps(&metav1.ObjectMeta{Labels: ours(contract.LabelOutput, "one")}) {
+			token = "kept"
+		}
+		out, left, err := applier.Apply(t.Context(), cluster, guarded, set, token)
+		if away, ok := errors.AsType[*AwayError](err); ok {
+			out.Add("AWAY", "%s", away.Secret)
+			out.RequeueIn(away.RequeueAfter)
+		} else if err != nil {
 			t.Fatal(err)
 		}
 		return out, left
 	}
 }
 
-// TestApply_ComparesAgain changes what is wanted, and an object, between passes.
+// TestApply_ComparesAgain changes what is wanted, an object, and the server of the kubeconfig between passes.
 func TestApply_ComparesAgain(t *testing.T) {
 	t.Parallel()
 	r := &remote{objects: map[string]metav1.PartialObjectMetadata{}, refusals: map[string]error{}}
 	apply := applied(t, r)
-	wanted := func(value string) []publish.Secret {
-		return []publish.Secret{{Delivered: &publish.Output{Name: "one"}, Data: map[string][]byte{
-			"x": []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: a, labels: {value: " + value + "}}\n"),
-		}}}
+	wanted := func(value string) Set {
+		return testSet(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: a, labels: {value: "+value+"}}\n")
 	}
 	for i, step := range []struct {
-		value   string
-		refusal error
-		writes  int
-		again   time.Duration
+		value, server string
+		refusal       error
+		writes        int
+		again         time.Duration
 	}{
 		{value: "a", writes: 1},
 		{value: "a"},
@@ -474,17 +481,22 @@ func TestApply_ComparesAgain(t *testing.T) {
 		{value: "b"},
 		{value: "a", writes: 1},
 		{value: "a"},
+		{value: "a", server: "made again", writes: 1},
+		{value: "a", server: "made again"},
 	} {
+		if r.server != step.server {
+			r.server, r.objects = step.server, map[string]metav1.PartialObjectMetadata{}
+		}
 		r.writes, r.refusals = nil, map[string]error{"force ConfigMap a/c": step.refusal}
 		out, left := apply(wanted(step.value))
 		if len(r.writes) != step.writes || out.RequeueAfter != step.again || !left || len(out.Findings) > 0 {
 			t.Errorf("pass %d: writes %q, %+v, left %v", i+1, r.writes, out, left)
 		}
 	}
-	if out, left := apply(nil); out.RequeueAfter != cleanDelay || !left || len(r.objects) > 0 {
+	if out, left := apply(testSet(t)); out.RequeueAfter != cleanDelay || !left || len(r.objects) > 0 {
 		t.Errorf("nothing wanted: %+v, left %v, %v", out, left, r.objects)
 	}
-	if out, left := apply(nil); left || len(out.Findings) > 0 {
+	if out, left := apply(testSet(t)); left || len(out.Findings) > 0 {
 		t.Errorf("nothing is left: %+v, %v", out, left)
 	}
 }

@@ -1,18 +1,22 @@
-package publish
+package inplace
 
 import (
 	"bytes"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/remote"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
 
@@ -24,8 +28,8 @@ func key() []byte { return bytes.Repeat([]byte{0x5a}, 32) }
 func inputs() map[string]NodeFiles {
 	return map[string]NodeFiles{
 		"plain": {
-			Cluster: "prod", Secret: "prod-proxy-files", Key: key(), Image: "registry.example.com/capi-proxy-patcher:v1",
-			PullPolicy: "Always",
+			Secret: "prod-proxy-files", Key: key(), Slots: 1,
+			NodePods: NodePods{Image: "registry.example.com/capi-proxy-patcher:v1", PullPolicy: "Always"},
 			Data: map[string][]byte{
 				contract.KeyProxyEnv: []byte(rude), contract.KeySetup: []byte("#!/bin/sh\n"),
 				contract.KeyNodeFiles:      []byte(`{"files":[{"path":"/etc/capi-proxy-patcher/proxy.env"}]}`),
@@ -33,8 +37,10 @@ func inputs() map[string]NodeFiles {
 			},
 		},
 		"pool": {
-			Cluster: "prod", Secret: "prod." + strings.Repeat("long-", 11) + ".md.proxy-files", Key: key(),
-			PullSecret: "pull", Image: "capi-proxy-patcher@sha256:" + strings.Repeat("0", 64), PullPolicy: "IfNotPresent",
+			Secret: "prod." + strings.Repeat("long-", 11) + ".md.proxy-files", Key: key(), Slots: 3,
+			NodePods: NodePods{
+				PullSecret: "pull", Image: "capi-proxy-patcher@sha256:" + strings.Repeat("0", 64), PullPolicy: "IfNotPresent",
+			},
 			Data: map[string][]byte{
 				contract.KeyProxyEnv: {}, contract.KeyTrustedCABundle: []byte("-----BEGIN CERTIFICATE-----\n"),
 				contract.KeyNodeFiles: []byte(`{"files":[]}`), contract.KeySetup: []byte("#!/bin/sh\n"), contract.KeyReadiness: []byte("https://a.example.com/%20\n"),
@@ -47,17 +53,45 @@ func inputs() map[string]NodeFiles {
 func TestObjects_AreTheGoldenFiles(t *testing.T) {
 	t.Parallel()
 	for name, in := range inputs() {
-		got, err := in.Objects()
-		if err != nil {
-			t.Fatal(err)
+		var all []string
+		set := setOf("prod", in.Slots, []NodeFiles{in}, nil)
+		typed := []any{
+			&corev1.ServiceAccount{}, &rbacv1.Role{}, &rbacv1.ClusterRole{}, &rbacv1.RoleBinding{}, &rbacv1.ClusterRoleBinding{},
+			&corev1.Secret{}, &appsv1.DaemonSet{},
 		}
-		golden.Equal(t, filepath.Join("testdata", "nodes", name+".yaml"), got)
-		parts := strings.Split(string(got), "\n---\n")
-		for i, object := range []any{&corev1.Namespace{}, &corev1.Secret{}, &appsv1.DaemonSet{}} {
-			if err := yaml.UnmarshalStrict([]byte(parts[i]), object); err != nil || len(parts) != 3 {
-				t.Errorf("%s: document %d of %d: %v", name, i, len(parts), err)
+		if len(set.Objects) != len(typed) {
+			t.Fatalf("%d objects", len(set.Objects))
+		}
+		for i, object := range set.Objects {
+			text, err := yaml.Marshal(object.Unstructured)
+			if err != nil {
+				t.Fatal(err)
 			}
+			if err := yaml.UnmarshalStrict(text, typed[i]); err != nil {
+				t.Errorf("%s: %s: %v", name, object.GetKind(), err)
+			}
+			if !slices.ContainsFunc(set.Kinds, func(k remote.Kind) bool {
+				return k.GroupVersionKind == object.GroupVersionKind() && k.Namespace == object.GetNamespace() && k.Named(object.GetName())
+			}) {
+				t.Errorf("%s: %s %s would not be deleted", name, object.GetKind(), object.GetName())
+			}
+			all = append(all, string(text))
 		}
+		golden.Equal(t, filepath.Join("testdata", name+".yaml"), []byte(strings.Join(all, "---\n")))
+	}
+}
+
+func TestSetOf_KeepsWhatIsNotKnown(t *testing.T) {
+	t.Parallel()
+	set := setOf("prod", 1, nil, map[string]bool{main: true})
+	labelled := func(label string) metav1.Object {
+		return &metav1.ObjectMeta{Labels: map[string]string{contract.LabelNodeFiles: label}}
+	}
+	if !set.Keeps(labelled(main)) || set.Keeps(labelled(gpu)) || set.Keeps(&metav1.ObjectMeta{}) || len(set.Objects) != 5 {
+		t.Errorf("%d objects are applied", len(set.Objects))
+	}
+	if set := setOf("prod", 1, nil, nil); len(set.Objects) > 0 {
+		t.Errorf("nothing is wanted, and %d objects are", len(set.Objects))
 	}
 }
 
@@ -76,18 +110,13 @@ func TestVersion_IsAValueAndANameOfItsOwn(t *testing.T) {
 			t.Errorf("%s: %q: %v", name, version, problems)
 		}
 		label := NodeLabel(name)
-		if label != NodeLabelOf(version) || len(name) <= 52 && label != name {
+		if !strings.HasPrefix(version, label+"-") || len(version)-len(label)-1 != digestLength || len(name) <= 52 && label != name {
 			t.Errorf("%s is %s, of version %s", name, label, version)
 		}
 		if other, taken := seen[label]; taken {
 			t.Errorf("%s and %s have %s", name, other, label)
 		}
 		seen[label] = name
-	}
-	for _, other := range []string{"", "a", "prod-proxy-files", "prod-proxy-files-", "-"} {
-		if got := NodeLabelOf(other); got != "" {
-			t.Errorf("%q is a version of %s", other, got)
-		}
 	}
 }
 
@@ -111,7 +140,10 @@ func TestVersion_DependsOnTheKeyOnEachFileAndOnThePods(t *testing.T) {
 	other("another key", changed(func(in *NodeFiles) { in.Key = []byte{1} }))
 	other("another image", changed(func(in *NodeFiles) { in.Image += "0" }))
 	other("another policy", changed(func(in *NodeFiles) { in.PullPolicy = "Never" }))
-	for file := range ForNodes(in.Data) {
+	other("another number of slots", changed(func(in *NodeFiles) { in.Slots++ }))
+	for _, file := range []string{
+		contract.KeyProxyEnv, contract.KeyTrustedCABundle, contract.KeySetup, contract.KeyReadiness, contract.KeyNodeFiles,
+	} {
 		other("another "+file, changed(func(in *NodeFiles) { in.Data[file] = append([]byte("x"), in.Data[file]...) }))
 		other("no "+file, changed(func(in *NodeFiles) { delete(in.Data, file) }))
 	}
@@ -121,46 +153,17 @@ func TestVersion_DependsOnTheKeyOnEachFileAndOnThePods(t *testing.T) {
 	}
 }
 
-// nodesOf are files of a generated Secret, with a bundle of a size.
-func nodesOf(secret string, size int) NodeFiles {
-	in := inputs()["plain"]
-	in.Secret, in.Data[contract.KeyTrustedCABundle] = secret, bytes.Repeat([]byte("a"), size)
-	return in
-}
-
-func TestOfNodes_NamesItsGeneratedSecretAndIsInNoSecret(t *testing.T) {
+func TestNodeFiles_FitIntoASecret(t *testing.T) {
 	t.Parallel()
-	for _, generated := range []string{
-		"prod-proxy-files", "prod.a.md.proxy-files", "prod." + strings.Repeat("x", 200) + ".mp.proxy-files",
-	} {
-		secret, found, err := OfNodes(nodesOf(generated, 10))
-		if err != nil || len(found) > 0 || secret.Kept || secret.Delivered == nil || secret.Delivered.Argument != generated {
-			t.Fatalf("%s: %v, %v, %v", generated, secret, found, err)
-		}
-		objects, err := secret.Objects()
-		if err != nil || len(objects) != 3 {
-			t.Errorf("%s: %d objects, %v", generated, len(objects), err)
+	for size, want := range map[int]bool{700_000: false, maxFiles: true} {
+		in := inputs()["plain"]
+		in.Data[contract.KeyTrustedCABundle] = bytes.Repeat([]byte("a"), size)
+		if got := in.isTooLarge(); got != want {
+			t.Errorf("%d bytes: %v", size, got)
 		}
 	}
-	if kept := KeptNodes(); !kept.Kept || kept.Delivered == nil || kept.Data != nil {
-		t.Errorf("kept is %v", kept)
-	}
-}
-
-func TestOfNodes_KeepsWhatItCannotMake(t *testing.T) {
-	t.Parallel()
-	fits, found, err := OfNodes(nodesOf("prod-proxy-files", 700_000))
-	if err != nil || len(found) > 0 || fits.Kept || len(fits.Data["nodes.yaml"]) > corev1.MaxSecretSize {
-		t.Errorf("%d bytes, %v, %v", len(fits.Data["nodes.yaml"]), found, err)
-	}
-	large, found, err := OfNodes(nodesOf("prod-proxy-files", 900_000))
-	if err != nil || len(found) != 1 || found[0].Reason != contract.ReasonTooLarge || !large.Kept || large.Data != nil ||
-		!strings.Contains(found[0].Message, "output nodes=prod-proxy-files: its objects would have 12") {
-		t.Errorf("%v, %v, %v", large, found, err)
-	}
-	in := nodesOf("prod-proxy-files", 10)
-	delete(in.Data, contract.KeySetup)
-	if secret, found, err := OfNodes(in); err != nil || len(found) > 0 || !secret.Kept {
-		t.Errorf("without files: %v, %v, %v", secret, found, err)
+	in := NodeFiles{Secret: "s"}
+	if got := in.tooLarge(); !strings.Contains(got, "Secret s ") || !strings.Contains(got, contract.KeyTrustedCA) {
+		t.Errorf("got %s", got)
 	}
 }

@@ -1,4 +1,4 @@
-package workload
+package remote
 
 import (
 	"context"
@@ -13,56 +13,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 )
-
-func TestIsConnected_OnlyForWhatAsks(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		edit func(*clusterv1.Cluster)
-		want bool
-	}{
-		"asks":            {func(*clusterv1.Cluster) {}, true},
-		"has no label":    {func(c *clusterv1.Cluster) { delete(c.Labels, contract.LabelEnabled) }, false},
-		"another rollout": {func(c *clusterv1.Cluster) { c.Annotations[contract.AnnotationRollout] = contract.RolloutImmediate }, false},
-		"no rollout":      {func(c *clusterv1.Cluster) { c.Annotations = nil }, false},
-		"may have something left": {func(c *clusterv1.Cluster) {
-			c.Labels, c.Annotations = nil, map[string]string{contract.AnnotationApplied: contract.AppliedValue}
-		}, false},
-		"is restored": {func(c *clusterv1.Cluster) {
-			delete(c.Labels, contract.LabelEnabled)
-			c.Annotations[contract.AnnotationApplied] = contract.AppliedValue
-		}, true},
-		"was restored": {func(c *clusterv1.Cluster) {
-			delete(c.Labels, contract.LabelEnabled)
-			c.Annotations[contract.AnnotationApplied] = contract.RestoredValue
-		}, false},
-		"is enabled again while it is restored": {func(c *clusterv1.Cluster) {
-			c.Annotations[contract.AnnotationApplied] = contract.RestoredValue
-		}, true},
-		"has a label that cannot be read": {func(c *clusterv1.Cluster) {
-			c.Labels[contract.LabelEnabled], c.Annotations[contract.AnnotationApplied] = "yes", contract.AppliedValue
-		}, false},
-		"is being deleted":        {func(c *clusterv1.Cluster) { c.DeletionTimestamp = new(metav1.Now()) }, false},
-		"is of another namespace": {func(c *clusterv1.Cluster) { c.Namespace = "other" }, false},
-	} {
-		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team", Name: "prod", Labels: map[string]string{contract.LabelEnabled: contract.LabelEnabledValue},
-			Annotations: map[string]string{contract.AnnotationRollout: contract.RolloutInPlace},
-		}}
-		test.edit(cluster)
-		if got := isConnected(cluster, settings.Scope{Namespace: "team"}); got != test.want {
-			t.Errorf("%s: connected %v", name, got)
-		}
-	}
-}
 
 // secrets reads one Secret.
 type secrets struct {
@@ -81,7 +35,7 @@ func (s secrets) Get(_ context.Context, _ client.ObjectKey, into client.Object, 
 func TestKubeconfigs_ReachOnlyTheirServer(t *testing.T) {
 	t.Parallel()
 	text := func(cluster, user string) string {
-		return fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- name: c\n  cluster: {server: 'https://evil.example.com', %s}\n"+
+		return fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\nclusters:\n- name: c\n  cluster: {server: 'https://evil.example.com', %s}\n"+
 			"users:\n- name: u\n  user: {%s}\n", cluster, user)
 	}
 	const ca = "certificate-authority-data: YQ=="
@@ -108,8 +62,7 @@ func TestKubeconfigs_ReachOnlyTheirServer(t *testing.T) {
 		"a plugin":     {text(ca, "auth-provider: {name: oidc}"), "auth-provider"},
 		"not YAML":     {"password: hunter2\n\t{{", "cannot be parsed"},
 	} {
-		err := kubeconfigs{Reader: secrets{value: test.text}}.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: "prod-kubeconfig"},
-			&corev1.Secret{})
+		_, err := RESTConfig(t.Context(), secrets{value: test.text}, client.ObjectKey{Namespace: "team", Name: "prod"})
 		if test.want == "" {
 			if err != nil {
 				t.Errorf("%s: error %v", name, err)
