@@ -8,8 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,27 +20,30 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/sequence"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 // pods are those that bring files to nodes.
-var pods = workload.NodePods{Image: "registry.example.com/image:v1", PullPolicy: "Always"}
+var pods = inplace.NodePods{Image: "registry.example.com/image:v1", PullPolicy: "Always"}
 
 // nodes are the workload cluster of prod: its API server, with the metadata of objects, and its nodes.
 type nodes struct {
 	objects map[key]*metav1.PartialObjectMetadata
 	// runs is the version whose Pod runs on a node, and files the one whose files are there.
 	runs, files map[string]string
-	// versions are those of all DaemonSets that there were.
+	// sets are the versions of DaemonSets, and versions all that there were.
+	sets     map[string]string
 	versions map[string]bool
 }
 
@@ -45,7 +51,7 @@ func (n *nodes) clone() *nodes {
 	if n == nil {
 		return nil
 	}
-	return &nodes{maps.Clone(n.objects), maps.Clone(n.runs), maps.Clone(n.files), maps.Clone(n.versions)}
+	return &nodes{maps.Clone(n.objects), maps.Clone(n.runs), maps.Clone(n.files), maps.Clone(n.sets), maps.Clone(n.versions)}
 }
 
 // differ returns how other nodes differ, or "".
@@ -56,14 +62,19 @@ func (n *nodes) differ(other *nodes) string {
 	state := func(n *nodes) string {
 		var text strings.Builder
 		for _, k := range slices.SortedFunc(maps.Keys(n.objects), key.compare) {
-			fmt.Fprintln(&text, k, n.objects[k].Labels, len(n.objects[k].ManagedFields))
+			fmt.Fprintln(&text, k, n.objects[k].Labels, byApply(n.objects[k]))
 		}
-		return fmt.Sprint(text.String(), n.runs, n.files, n.versions)
+		return fmt.Sprint(text.String(), n.runs, n.files, n.sets, n.versions)
 	}
 	if want, got := state(n), state(other); want != got {
 		return fmt.Sprintf("the workload cluster is\n%s\nand undisturbed\n%s", got, want)
 	}
 	return ""
+}
+
+// byApply reports whether the fields of an object belong to an apply.
+func byApply(object *metav1.PartialObjectMetadata) bool {
+	return len(object.ManagedFields) > 0 && object.ManagedFields[0].Operation == metav1.ManagedFieldsOperationApply
 }
 
 // kubelets have each node run the Pod of the DaemonSet that its label selects. What a Pod has written stays when it ends.
@@ -72,12 +83,9 @@ func (w *model) kubelets() {
 		return
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(w.nodes.objects), key.compare) {
-		version := w.nodes.objects[k].Labels[contract.LabelNodeFiles]
+		version := w.nodes.sets[contract.Name+"-"+w.nodes.objects[k].Labels[contract.LabelNodeFiles]]
 		if k.kind != "Node" || w.nodes.runs[k.name] == version {
 			continue
-		}
-		if version != "" && w.nodes.objects[key{"DaemonSet", version}] == nil {
-			version = ""
 		}
 		if w.version++; version != "" {
 			w.nodes.files[k.name] = version
@@ -88,31 +96,24 @@ func (w *model) kubelets() {
 	}
 }
 
-// remote is the client of the workload cluster, which counts its writes as those of the product.
-type remote struct {
+// nodesAPI is the client of the workload cluster, which counts its writes as those of the product.
+type nodesAPI struct {
 	client.Client
-	clustercache.ClusterCache
 
 	w *model
 }
 
-func (r remote) GetClient(context.Context, client.ObjectKey) (client.Client, error) { return r, nil }
-
-func (r remote) Watch(context.Context, client.ObjectKey, clustercache.Watcher) error { return nil }
-
-func (r remote) connect(context.Context, client.ObjectKey) (client.Client, func(), error) {
-	return r, func() {}, nil
+func (r nodesAPI) GroupVersionKindFor(object runtime.Object) (schema.GroupVersionKind, error) {
+	return apiutil.GVKForObject(object, clientgoscheme.Scheme)
 }
 
-func (r remote) GroupVersionKindFor(object runtime.Object) (schema.GroupVersionKind, error) {
-	return apiutil.GVKForObject(object, r.w.server.own)
+func (r nodesAPI) keyOf(object client.Object) key {
+	kind, err := r.GroupVersionKindFor(object)
+	must(err)
+	return key{kind.Kind, object.GetName()}
 }
 
-func remoteKey(object client.Object) key {
-	return key{object.GetObjectKind().GroupVersionKind().Kind, object.GetName()}
-}
-
-func (r remote) Get(_ context.Context, name client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+func (r nodesAPI) Get(_ context.Context, name client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	k := key{into.GetObjectKind().GroupVersionKind().Kind, name.Name}
 	object := r.w.nodes.objects[k]
 	if object == nil {
@@ -122,13 +123,14 @@ func (r remote) Get(_ context.Context, name client.ObjectKey, into client.Object
 	return nil
 }
 
-func (r remote) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
+func (r nodesAPI) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
 	var o client.ListOptions
 	o.ApplyOptions(options)
 	kind := strings.TrimSuffix(into.GetObjectKind().GroupVersionKind().Kind, "List")
 	for _, k := range slices.SortedFunc(maps.Keys(r.w.nodes.objects), key.compare) {
 		object := r.w.nodes.objects[k]
-		if o.LabelSelector != nil && !o.LabelSelector.Matches(labels.Set(object.Labels)) {
+		if _, isPods := into.(*corev1.PodList); !isPods && o.LabelSelector != nil &&
+			!o.LabelSelector.Matches(labels.Set(object.Labels)) {
 			continue
 		}
 		switch into := into.(type) {
@@ -136,19 +138,19 @@ func (r remote) List(_ context.Context, into client.ObjectList, options ...clien
 			if k.kind == kind {
 				into.Items = append(into.Items, *object.DeepCopy())
 			}
-		case *corev1.NodeList:
-			if k.kind == "Node" {
-				node := corev1.Node{ObjectMeta: *object.ObjectMeta.DeepCopy()}
-				node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-				into.Items = append(into.Items, node)
+		case *coordinationv1.LeaseList:
+			if k.kind == "Lease" {
+				into.Items = append(into.Items, coordinationv1.Lease{ObjectMeta: *object.ObjectMeta.DeepCopy()})
 			}
 		case *corev1.PodList:
 			if version := r.w.nodes.runs[k.name]; k.kind == "Node" && version != "" {
 				pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-					Name: "on-" + k.name, Labels: map[string]string{contract.LabelNodeFiles: version},
+					Name: "on-" + k.name, Labels: map[string]string{contract.LabelFilesVersion: version},
 				}}
 				pod.Spec.NodeName = k.name
-				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}}
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+					State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+				}}
 				into.Items = append(into.Items, pod)
 			}
 		}
@@ -157,7 +159,7 @@ func (r remote) List(_ context.Context, into client.ObjectList, options ...clien
 }
 
 // write stores an object, or deletes it if it is nil, between the two halves of a disturbance.
-func (r remote) write(verb string, k key, after *metav1.PartialObjectMetadata) error {
+func (r nodesAPI) write(verb string, k key, after *metav1.PartialObjectMetadata) error {
 	if r.w.disturb != nil {
 		if err := r.w.disturb(false); err != nil {
 			return err
@@ -167,7 +169,7 @@ func (r remote) write(verb string, k key, after *metav1.PartialObjectMetadata) e
 	case after == nil:
 		r.delete(k)
 	case before == nil || !maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations),
-		len(before.ManagedFields) != len(after.ManagedFields):
+		byApply(before) != byApply(after):
 		r.w.version++
 		after.ResourceVersion = strconv.Itoa(r.w.version)
 		r.w.nodes.objects[k] = after
@@ -180,21 +182,22 @@ func (r remote) write(verb string, k key, after *metav1.PartialObjectMetadata) e
 }
 
 // delete deletes an object, and what is in it. What has restored the nodes must not go before all are restored.
-func (r remote) delete(k key) {
+func (r nodesAPI) delete(k key) {
 	for node, version := range r.w.nodes.files {
-		if version != "" && (k.kind == "Namespace" || k.name == restoring()) && r.w.failure == nil {
+		if version != "" && k.kind == "DaemonSet" && r.w.nodes.sets[k.name] == restoring() && r.w.failure == nil {
 			r.w.failure = fmt.Errorf("%v is deleted, and node %s has files of %s", k, node, version)
 		}
 	}
-	maps.DeleteFunc(r.w.nodes.objects, func(other key, object *metav1.PartialObjectMetadata) bool {
-		return other == k || k.kind == "Namespace" && object.Namespace == k.name
-	})
+	delete(r.w.nodes.objects, k)
+	if k.kind == "DaemonSet" {
+		delete(r.w.nodes.sets, k.name)
+	}
 	r.w.version++
 }
 
 // Create makes an object. Its fields do not belong to applies yet.
-func (r remote) Create(ctx context.Context, object client.Object, _ ...client.CreateOption) error {
-	k := remoteKey(object)
+func (r nodesAPI) Create(ctx context.Context, object client.Object, _ ...client.CreateOption) error {
+	k := r.keyOf(object)
 	if r.w.nodes.objects[k] != nil {
 		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: k.kind}, k.name)
 	}
@@ -207,8 +210,8 @@ func (r remote) Create(ctx context.Context, object client.Object, _ ...client.Cr
 }
 
 // Patch applies an object, has its fields belong to applies, or changes the labels of a Node.
-func (r remote) Patch(_ context.Context, object client.Object, change client.Patch, _ ...client.PatchOption) error {
-	k := remoteKey(object)
+func (r nodesAPI) Patch(_ context.Context, object client.Object, change client.Patch, _ ...client.PatchOption) error {
+	k := r.keyOf(object)
 	before := r.w.nodes.objects[k]
 	switch {
 	case before == nil && k.kind == "Node":
@@ -223,29 +226,38 @@ func (r remote) Patch(_ context.Context, object client.Object, change client.Pat
 		after = before.DeepCopy()
 	}
 	if change.Type() == types.JSONPatchType {
-		after.ManagedFields = nil
+		after.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: contract.Name, Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1("{}"),
+		}}
 	} else {
 		must(json.Unmarshal(text, after)) // a label that is null becomes ""
 	}
 	maps.DeleteFunc(after.Labels, func(_, value string) bool { return value == "" })
-	after.SetGroupVersionKind(object.GetObjectKind().GroupVersionKind())
+	kind, err := r.GroupVersionKindFor(object)
+	must(err)
+	after.SetGroupVersionKind(kind)
 	after.UID, after.ResourceVersion = "uid-1", ""
-	if after.Name = k.name; k.kind == "DaemonSet" {
-		r.w.nodes.versions[k.name] = true
-	}
+	after.Name = k.name
 	if k.kind != "Secret" && strings.Contains(string(text), "s3cr3t") && r.w.failure == nil {
 		r.w.failure = fmt.Errorf("a credential in %s", text)
 	}
 	if err := r.write("patch", k, after); err != nil {
 		return err
 	}
+	if k.kind == "DaemonSet" && change.Type() == types.ApplyPatchType {
+		var set appsv1.DaemonSet
+		must(json.Unmarshal(text, &set))
+		version := set.Spec.Template.Labels[contract.LabelFilesVersion]
+		r.w.nodes.sets[k.name], r.w.nodes.versions[version] = version, true
+	}
 	object.SetResourceVersion(r.w.nodes.objects[k].ResourceVersion)
 	object.SetManagedFields(after.ManagedFields)
 	return nil
 }
 
-func (r remote) Delete(_ context.Context, object client.Object, _ ...client.DeleteOption) error {
-	k := remoteKey(object)
+func (r nodesAPI) Delete(_ context.Context, object client.Object, _ ...client.DeleteOption) error {
+	k := r.keyOf(object)
 	if r.w.nodes.objects[k] == nil {
 		return notFound(k)
 	}
@@ -253,11 +265,15 @@ func (r remote) Delete(_ context.Context, object client.Object, _ ...client.Dele
 }
 
 // restoring is the version without files.
-func restoring() string {
-	in, err := pods.Restore(prod)
+var restoring = sync.OnceValue(func() string {
+	data, err := patch.NodeData(nil, patch.Recipe{})
 	must(err)
+	in := inplace.NodeFiles{
+		NodePods: pods, Secret: settings.GeneratedSecretName(prod), Data: data, Key: []byte(contract.RestoredValue), Slots: 1,
+	}
+	in.PullPolicy = string(corev1.PullIfNotPresent)
 	return in.Version()
-}
+})
 
 // joins has the node of a Machine join, of which the workload cluster knows nothing else.
 func (w *model) joins(name string) {
@@ -281,7 +297,7 @@ func TestModel_OfCrashesWhileNodesAreRestored(t *testing.T) {
 	w := newWorld(t, map[string]bool{})
 	w.change(vocabulary.ProxySecret(namespace, "http-proxy",
 		map[string]string{"httpProxy": "http://proxy:3128", "username": "u", "password": password}))
-	w.nodes = &nodes{map[key]*metav1.PartialObjectMetadata{}, map[string]string{}, map[string]string{}, map[string]bool{}}
+	w.nodes = &nodes{map[key]*metav1.PartialObjectMetadata{}, map[string]string{}, map[string]string{}, map[string]string{}, map[string]bool{}}
 	operations := slices.Concat(clusterOperations(), crossOperations(), poolOperations(), otherOperations())
 	c := (&tally{writes: map[string]int{}}).begin(w)
 	c.calm = true
@@ -319,8 +335,8 @@ func TestModel_OfCrashesWhileNodesAreRestored(t *testing.T) {
 			t.Errorf("%v is left, with labels %v and files of %q", k, object.Labels, after.files[k.name])
 		}
 	}
-	if applied, left := c.now.live[key{"Cluster", prod}].GetAnnotations()[contract.AnnotationApplied]; left {
-		t.Errorf("annotation %s is %s", contract.AnnotationApplied, applied)
+	if applied, left := c.now.live[key{"Cluster", prod}].GetAnnotations()[contract.AnnotationInPlaceApplied]; left {
+		t.Errorf("annotation %s is %s", contract.AnnotationInPlaceApplied, applied)
 	}
 	for name, want := range map[string]string{"machine-0": contract.FilesRemovedValue, "worker": ""} {
 		if got := c.now.live[key{"KubeadmConfig", name}].GetAnnotations()[contract.AnnotationUpdatedFiles]; got != want {

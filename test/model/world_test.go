@@ -35,6 +35,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/publisher"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/remote"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/crdschema"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -120,16 +121,16 @@ func (w *model) start() {
 	}
 	outputs := publisher.Config{
 		Client: cached, Live: live, Memory: memory, Now: now, Concurrency: 1,
-		Applier: workload.NewApplier(func(context.Context, client.ObjectKey) (client.Client, func(), error) {
-			return nil, nil, errors.New("the model has no workload clusters")
-		}),
 	}
+	clusters := remote.NewClusters(func(context.Context, client.ObjectKey) (remote.Connection, error) {
+		if w.nodes == nil {
+			return remote.Connection{}, errors.New("the model has no workload clusters")
+		}
+		return remote.Connection{Client: nodesAPI{w: w}, Close: func() {}}, nil
+	}, now)
+	outputs.Applier = remote.NewApplier(clusters)
 	if w.nodes != nil {
-		cluster := remote{w: w}
-		config.Steps = []controller.Step{(&workload.Follower{
-			Clusters: cluster, Live: live, Connect: cluster.connect, Pods: pods, Now: now,
-		}).Init()}
-		outputs.Applier, outputs.NodePods = workload.NewApplier(cluster.connect), pods
+		config.Steps = []controller.Step{inplace.New(clusters, live, pods, now)}
 	}
 	var err error
 	w.controller, err = controller.New(config)
