@@ -149,7 +149,7 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 		Installation: installation, Known: cache.NewExpiring(),
 		Now: time.Now, //nolint:forbidigo // the clock enters here
 	}
-	steps, err := o.extend(ctx, mgr, Core{
+	extended, err := o.extend(ctx, mgr, Core{
 		Memory: memory, Scope: o.scope(), Concurrency: o.Concurrency, Now: memory.Now,
 	})
 	if err != nil {
@@ -163,7 +163,7 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 		Client:      mgr.GetClient(),
 		Live:        mgr.GetAPIReader(),
 		Memory:      memory,
-		Steps:       []controller.Step{nodes},
+		Steps:       append(extended, nodes),
 		Admission:   o.webhooks(),
 		Recorder:    mgr.GetEventRecorder(contract.Name),
 		Now:         time.Now, //nolint:forbidigo // the clock enters here

@@ -21,7 +21,7 @@ func clusterOf(t *testing.T, text string) *clusterv1.Cluster {
 
 func defaults() settings.Options {
 	return settings.Options{
-		Rollout: contract.RolloutOnNextRollout, MaxUnavailable: 1,
+		Rollout: contract.RolloutOnNextRollout,
 		Targets: contract.Targets(),
 	}
 }
