@@ -7,12 +7,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -28,7 +30,9 @@ import (
 // controllers of Kubernetes.
 type followed struct {
 	inPlace
-	kubelets
+	agents
+
+	polls int
 }
 
 // nodeNames are the Nodes whose Machines have the product's files.
@@ -38,9 +42,8 @@ func nodeNames() []string { return []string{"node-a", "node-b", "node-c"} }
 func newFollowed(t *testing.T) (followed, func()) {
 	t.Helper()
 	var c followed
-	now := timeOfDay()
 	in, stop := newInPlace(t, func(in inPlace) {
-		c.kubelets = kubelets{t: t, remote: in.remote, says: func(*corev1.Pod, string) *corev1.PodStatus { return podStatus(true, now) }}
+		c.agents = newAgents(t, in.remote)
 		controllers(t, in.workload)
 		o := vocabulary.NewClassic(in.Namespace, in.Name, in.Name)
 		vocabulary.Create(t, shared.Client, vocabulary.MachineTemplate(in.Namespace, in.Name), o.Template, o.Deployment, o.Config,
@@ -68,16 +71,14 @@ func newFollowed(t *testing.T) (followed, func()) {
 		}
 	})
 	c.inPlace = in
-	eventually(t, "labels of Nodes", func() string {
-		c.work()
-		_, version := c.has("prod-proxy-files")
-		var want []string
-		for _, node := range append(nodeNames(), "node-p", "plain") {
-			want = append(want, node+" "+version)
-		}
-		return cmp.Diff(want, c.labels())
-	})
 	c.reports("True", contract.ReasonConfigured)
+	var want []string
+	for _, node := range append(nodeNames(), "node-p", "plain") {
+		want = append(want, node+" prod-proxy-files")
+	}
+	if diff := cmp.Diff(want, c.labels()); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
 	return c, stop
 }
 
@@ -116,12 +117,21 @@ func (c inPlace) joinsAs(name string, spec bootstrapv1.KubeadmConfigSpec, label,
 	})
 }
 
-// reports waits, while the kubelets work, until the condition has a status and a reason, "" for any, and its message
+// round has the agents do a step and, now and then, the manager a pass: it looks at a workload cluster every half minute.
+func (c *followed) round() {
+	c.T.Helper()
+	c.work()
+	if c.polls++; c.polls%8 == 0 {
+		c.annotate("example.com/own", strconv.Itoa(c.polls))
+	}
+}
+
+// reports waits, while the agents work, until the condition has a status and a reason, "" for any, and its message
 // parts.
 func (c *followed) reports(status, reason string, parts ...string) {
 	c.T.Helper()
 	eventually(c.T, "condition ProxyConfigured", func() string {
-		c.work()
+		c.round()
 		condition := vocabulary.Condition(c.Cluster())
 		message := condition.Message
 		for _, part := range parts {
@@ -141,7 +151,7 @@ func (c *followed) reports(status, reason string, parts ...string) {
 func (c *followed) behind(machines int) {
 	c.T.Helper()
 	eventually(c.T, "Machines behind", func() string {
-		c.work()
+		c.round()
 		got := c.Cluster().Annotations[contract.AnnotationMachinesBehind]
 		if !strings.Contains(got, fmt.Sprintf(`"machines":%d,`, machines)) {
 			return got
@@ -166,6 +176,11 @@ func (c *followed) labels() (labelled []string) {
 }
 
 func (c *followed) remote() client.Client { return c.inPlace.remote }
+
+// has waits, while the agents work, for the current version.
+func (c *followed) has(generated string) (*appsv1.DaemonSet, string) {
+	return c.inPlace.hasWith(generated, nodeImage)
+}
 
 // updated returns contract.AnnotationUpdatedAt of the Machines with files.
 func (c *followed) updated() (times []string) {
@@ -199,61 +214,23 @@ func TestInPlace_IsFollowed(t *testing.T) {
 	c.behind(4)
 }
 
-// failsOnOneNode changes the password, has it fail on the node that comes first, and then succeed.
+// failsOnOneNode changes the password, has it fail on one node, and then corrects it.
 func (c *followed) failsOnOneNode() {
 	t := c.T
 	t.Helper()
-	_, before := c.has("prod-proxy-files")
-	var mutex sync.Mutex
-	first, fails := "", true
-	now := timeOfDay()
-	c.says = func(pod *corev1.Pod, node string) *corev1.PodStatus {
-		mutex.Lock()
-		defer mutex.Unlock()
-		if versionOf(pod) != before && first == "" {
-			first = node
-		}
-		if versionOf(pod) != before && node == first && fails {
-			return failedStatus("applying\n\x1b[31mthe proxy refuses %s \u202e{{\"$(id)\n\n")
-		}
-		return podStatus(true, now)
-	}
 	c.UseProxy(map[string]string{"httpProxy": proxyURL, "username": "u", "password": "other"})
-	c.reports("False", contract.ReasonInPlaceFailed, `: [31mthe proxy refuses %s {{"$(id); delete Pod capi-proxy-patcher-nodes/`,
-		"0 of 5 nodes have the current files of Secret prod-proxy-files, and 1 failed")
+	_, c.fails = c.has("prod-proxy-files")
+	c.says = "applying\n\x1b[31mthe proxy refuses %s \u202e{{\"$(id)\n\n"
+	c.reports("False", contract.ReasonInPlaceFailed, `: [31mthe proxy refuses %s {{"$(id); it keeps its turn since `,
+		"; delete Pod kube-system/", "0 of 5 nodes have the current files of Secret prod-proxy-files, and 1 failed")
 	c.behind(4)
-	message := vocabulary.Condition(c.Cluster()).Message
-	if !strings.Contains(message, "node "+first+": ") || strings.ContainsAny(message, "\x1b\u202e") {
-		t.Errorf("message %q, want one about node %s", message, first)
+	if message := vocabulary.Condition(c.Cluster()).Message; strings.ContainsAny(message, "\x1b\u202e") {
+		t.Errorf("message %q", message)
 	}
-	mutex.Lock()
-	fails = false
-	c.says = func(pod *corev1.Pod, node string) *corev1.PodStatus {
-		if versionOf(pod) != before && node == first {
-			return nil // it is starting
-		}
-		return podStatus(true, now)
+	if got := c.began[c.fails]; len(got) != 1 {
+		t.Errorf("a version that fails has begun on %v", got)
 	}
-	mutex.Unlock()
-	var pods corev1.PodList
-	if err := c.remote().List(t.Context(), &pods, client.InNamespace(contract.NodesNamespace)); err != nil {
-		t.Fatal(err)
-	}
-	changed := 0
-	for i := range pods.Items {
-		if versionOf(&pods.Items[i]) != before {
-			changed++
-			if err := c.remote().Delete(t.Context(), &pods.Items[i]); err != nil { // as the message says
-				t.Fatal(err)
-			}
-		}
-	}
-	if changed != 1 {
-		t.Errorf("%d nodes are changed while one fails", changed)
-	}
-	c.reports("Unknown", contract.ReasonInPlaceProgressing, "0 of 5 nodes have the current files of Secret prod-proxy-files; "+
-		"waiting for node "+first)
-	c.says = func(*corev1.Pod, string) *corev1.PodStatus { return podStatus(true, now) }
+	c.UseProxy(map[string]string{"httpProxy": proxyURL, "username": "u", "password": "corrected"})
 	c.reports("True", contract.ReasonConfigured)
 	c.behind(0)
 	if at := c.updated(); at[0] == "" || at[0] != at[1] || at[0] != at[2] {
@@ -264,10 +241,9 @@ func (c *followed) failsOnOneNode() {
 // drifts has somebody change files on a node, and then back.
 func (c *followed) drifts() {
 	c.T.Helper()
-	now := timeOfDay()
-	c.says = func(_ *corev1.Pod, node string) *corev1.PodStatus { return podStatus(node != "node-b", now) }
-	c.reports("False", contract.ReasonInPlaceFailed, "node node-b: its files were changed after they were written")
-	c.says = func(*corev1.Pod, string) *corev1.PodStatus { return podStatus(true, now) }
+	c.drifted = "node-b"
+	c.reports("False", contract.ReasonInPlaceFailed, "node node-b: /etc/capi-proxy-patcher/proxy.env differs; delete Pod kube-system/")
+	c.drifted = ""
 	c.reports("True", contract.ReasonConfigured)
 	c.behind(0)
 }
@@ -324,7 +300,7 @@ func (c *followed) moves() {
 	c.reports("True", contract.ReasonConfigured)
 	c.behind(0)
 	eventually(t, "labels of all nodes", func() string { // one that was missing for a moment has lost it
-		c.work()
+		c.round()
 		if got := c.labels(); len(got) != len(nodeNames())+2 {
 			return fmt.Sprint(got)
 		}

@@ -2,19 +2,18 @@ package delivery
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
@@ -22,193 +21,130 @@ import (
 type crowd struct {
 	followed
 
-	// rounds are how often a kubelet has looked at a Pod.
-	rounds map[types.UID]int
-	// began are the nodes that a version has begun on.
-	began map[string]map[string]bool
-	// fails is the version that fails on every node.
-	fails string
-	// most are the most nodes that were changing at once.
-	most int
+	nodes int
 }
 
-// pool of the crowd has this generated Secret when it has a proxy Secret of its own.
+// poolFiles is the generated Secret of the pool when it has a proxy Secret of its own.
 const poolFiles = "prod.prod-md.md.proxy-files"
 
 func newCrowd(t *testing.T) *crowd {
 	t.Helper()
-	c := &crowd{rounds: map[types.UID]int{}, began: map[string]map[string]bool{}}
-	in, _ := newInPlace(t, func(in inPlace) {
-		c.kubelets = kubelets{t: t, remote: in.remote, says: c.look}
+	c := &crowd{nodes: 12}
+	c.inPlace, _ = newInPlace(t, func(in inPlace) {
+		c.agents = newAgents(t, in.remote)
 		controllers(t, in.workload)
 		o := vocabulary.NewClassic(in.Namespace, in.Name, in.Name)
 		vocabulary.Create(t, shared.Client, vocabulary.MachineTemplate(in.Namespace, in.Name), o.Template, o.Deployment,
 			vocabulary.ProxySecret(in.Namespace, "pool", map[string]string{"httpProxy": otherProxyURL}))
-		for i := range 12 {
+		for i := range c.nodes {
 			name := fmt.Sprintf("w-%02d", i)
 			in.joins(name, bootstrapv1.KubeadmConfigSpec{PreKubeadmCommands: []string{"true"}})
 			newNode(t, in.remote, name)
 		}
 	})
-	c.inPlace = in
 	return c
 }
 
-// look is what a kubelet says of a Pod when it looks at it again.
-func (c *crowd) look(pod *corev1.Pod, node string) *corev1.PodStatus {
-	version := versionOf(pod)
-	if c.began[version] == nil {
-		c.began[version] = map[string]bool{}
-	}
-	if pod.Spec.NodeName != "" {
-		c.began[version][node] = true
-	}
-	c.rounds[pod.UID]++
-	switch {
-	case c.rounds[pod.UID] < 4: //nolint:mnd // it takes a while
-		return applyingStatus()
-	case version == c.fails:
-		return failedStatus("the proxy refuses it")
-	}
-	return podStatus(true, timeOfDay())
-}
-
-// turn has the kubelets look at their Pods, and counts the nodes that are changing.
-func (c *crowd) turn() {
+// settles waits until all nodes have the present version of a generated Secret, of which no more than a bound had a turn
+// at once.
+func (c *crowd) settles(what, generated string, bound int) {
 	c.t.Helper()
-	c.work()
-	var pods corev1.PodList
-	if err := c.remote().List(c.t.Context(), &pods); err != nil {
-		c.t.Fatal(err)
-	}
-	changing := map[string]bool{}
-	for i := range pods.Items {
-		ready := false
-		for _, condition := range pods.Items[i].Status.Conditions {
-			ready = ready || condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
-		}
-		if !ready && pods.Items[i].DeletionTimestamp.IsZero() {
-			changing[nodeOf(&pods.Items[i])] = true
-		}
-	}
-	c.most = max(c.most, len(changing))
-}
-
-// settles waits until all nodes have a version of a generated Secret that is not one before, and returns it.
-func (c *crowd) settles(what, generated, before string, bound int) string {
-	c.t.Helper()
-	version := ""
 	eventually(c.t, what, func() string {
-		c.turn()
-		if _, version = c.has(generated); version == before {
-			return "the version before"
-		}
-		for _, label := range c.labels() {
-			if name, has, _ := strings.Cut(label, " "); has != version {
-				return name + " has " + has
+		c.round()
+		version, _ := c.version(generated, nodeImage)
+		done := 0
+		for _, has := range c.agents.has {
+			if has == version {
+				done++
 			}
 		}
 		condition := vocabulary.Condition(c.Cluster())
-		if len(c.labels()) != 12 || condition.Reason != contract.ReasonConfigured {
-			return condition.Message
+		if done < c.nodes || len(c.labels()) != c.nodes || condition.Reason != contract.ReasonConfigured {
+			return fmt.Sprintf("%d nodes: %s", done, condition.Message)
 		}
 		return ""
 	})
-	if c.most > bound || c.most == 0 {
-		c.t.Errorf("%s: %d nodes were changing at once, bound %d", what, c.most, bound)
-	}
-	c.most = 0
-	return version
+	c.wantMost(what, bound)
 }
 
-// TestTurns_AreNeverMoreThanTheBound updates twelve nodes and restores them. Tests of package workload have the other
-// decisions about turns.
-func TestTurns_AreNeverMoreThanTheBound(t *testing.T) {
+// wantMost fails if more nodes had a turn at once than may.
+func (c *crowd) wantMost(what string, bound int) {
+	c.t.Helper()
+	if c.most > bound || c.most == 0 {
+		c.t.Errorf("%s: %d nodes had a turn at once, bound %d", what, c.most, bound)
+	}
+	c.most = 0
+}
+
+// TestTurns_OfTwelveNodes updates nodes that fail, and are down before, in and after their turn, and restores them. Tests
+// of package inplace have other decisions, and those of package agent how a node takes a turn.
+func TestTurns_OfTwelveNodes(t *testing.T) {
 	t.Parallel()
 	if shared == nil {
 		t.Skip("there is no API server")
 	}
 	c := newCrowd(t)
-	c.settles("twelve nodes behind", "prod-proxy-files", "", 1)
+	c.settles("twelve nodes behind", "prod-proxy-files", 1)
 	c.annotate(contract.AnnotationInPlaceMaxUnavailable, "3")
-
 	c.secretOfPool("pool")
-	own := c.settles("a pool changes its Secret", poolFiles, "", 3)
+	c.settles("a pool changes its Secret", poolFiles, 3)
 
-	c.fails = c.changesPool(own, "http://broken.example.com:3128")
-	eventually(t, "a version that fails", func() string {
-		c.turn()
-		if condition := vocabulary.Condition(c.Cluster()); condition.Reason != contract.ReasonInPlaceFailed {
-			return condition.Reason + ": " + condition.Message
-		}
-		return ""
-	})
+	c.fails, c.says = c.changesPool("http://broken.example.com:3128"), "the proxy refuses it"
+	c.reports("False", contract.ReasonInPlaceFailed, "the proxy refuses it; it keeps its turn since ", "0 of 12 nodes", "and 3 failed")
 	c.fence("after-failure")
-	for range 10 {
-		c.turn()
+	for range 20 {
+		c.round()
 	}
-	if began := c.began[c.fails]; len(began) != 1 || c.most != 1 {
-		t.Errorf("a version that fails has begun on %v, %d at once", began, c.most)
+	if began := c.began[c.fails]; len(began) != 3 {
+		t.Errorf("a version that fails has begun on %v", began)
 	}
-	c.most = 0
-	corrected := c.changesPool(c.fails, "http://correct.example.com:3128")
-	c.settles("a corrected version", poolFiles, c.fails, 3)
+	c.wantMost("a version that fails", 3)
+	c.changesPool("http://correct.example.com:3128")
+	c.settles("a corrected version", poolFiles, 3)
 
-	since := timeOfDay().Add(-time.Hour)
-	turnsReady(t, c.remote(), "w-03", false, since)
-	c.changesPool(corrected, "http://last.example.com:3128")
-	eventually(t, "a node that is not ready is not waited for", func() string {
-		c.turn()
-		condition := vocabulary.Condition(c.Cluster())
-		const want = "11 of 12 nodes have the current files of Secret " + poolFiles + "; not ready, and not waited for: w-03"
-		if !strings.Contains(condition.Message, want) {
-			return condition.Message
+	c.down["w-03"] = true
+	c.changesPool("http://next.example.com:3128")
+	c.reports("Unknown", contract.ReasonInPlaceProgressing, "11 of 12 nodes have the current files of Secret "+poolFiles+"; waiting for w-03")
+	c.wantMost("a node that is down before its turn", 3)
+	delete(c.down, "w-03")
+	c.settles("a node that is back", poolFiles, 3)
+
+	c.annotate(contract.AnnotationInPlaceMaxUnavailable, "")
+	c.settles("another number of turns", poolFiles, 1)
+	c.dies = true
+	c.changesPool("http://last.example.com:3128")
+	eventually(t, "a node that goes down in its turn", func() string {
+		if c.round(); len(c.down) == 0 {
+			return "none is down"
 		}
 		return ""
 	})
-	turnsReady(t, c.remote(), "w-03", true, timeOfDay())
-	c.settles("a node that is back", poolFiles, corrected, 3)
+	var dead string
+	for dead = range c.down { //nolint:revive // there is one
+	}
+	c.reports("Unknown", contract.ReasonInPlaceProgressing, "0 of 12 nodes", "it is the turn of "+dead+" since ")
+	c.wantMost("a node that goes down in its turn", 1)
+	c.loses(dead)
+	c.settles("the others, when its Node is deleted", poolFiles, 1)
 	c.restores()
 }
 
-// restores disables the Cluster while a node is away.
+// restores disables the Cluster while a node is down, enables it again, and ends updates in place.
 func (c *crowd) restores() {
 	t := c.T
 	t.Helper()
-	data, err := patch.NodeData(nil, patch.Recipe{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	removal := publish.NodeFiles{
-		Cluster: c.Name, Secret: "prod-proxy-files", Data: data, Key: []byte(contract.RestoredValue), Image: nodeImage,
-		PullPolicy: string(corev1.PullIfNotPresent),
-	}.Version()
-	reports := func(what, reason, part string) {
-		eventually(t, what, func() string {
-			c.turn()
-			condition := vocabulary.Condition(c.Cluster())
-			if condition.Reason != reason || !strings.Contains(condition.Message, part) {
-				return condition.Reason + ": " + condition.Message
-			}
-			return ""
-		})
-	}
-	c.fails, c.most = "", 0
-	turnsReady(t, c.remote(), "w-03", false, timeOfDay().Add(-time.Hour))
+	c.down["w-05"] = true
 	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Labels[contract.LabelEnabled] = contract.LabelDisabledValue })
-	reports("a node that is away", contract.ReasonInPlaceProgressing,
-		"11 of 12 nodes are restored; not ready, and not waited for: w-03")
-	if c.most > 3 {
-		t.Errorf("%d nodes were restored at once", c.most)
+	c.reports("Unknown", contract.ReasonInPlaceProgressing, fmt.Sprintf("%d of %d nodes are restored; waiting for w-05", c.nodes-1, c.nodes))
+	c.wantMost("nodes that are restored", 1)
+	if got := c.Cluster().Annotations[contract.AnnotationInPlaceApplied]; got != contract.AppliedValue {
+		t.Errorf("while a node is down the Cluster has %q", got)
 	}
-	if got := c.Cluster().Annotations[contract.AnnotationApplied]; got != contract.AppliedValue {
-		t.Errorf("while a node is away the Cluster has %q", got)
-	}
-	turnsReady(t, c.remote(), "w-03", true, timeOfDay())
-	reports("all nodes restored", vocabulary.NoCondition, "")
-	if began := c.began[removal]; len(began) != 12 {
-		t.Errorf("%s has begun on %v", removal, began)
-	}
+	delete(c.down, "w-05")
+	eventually(t, "all nodes restored", func() string {
+		c.round()
+		return c.Cluster().Annotations[contract.AnnotationInPlaceApplied]
+	})
 	c.isGone()
 	configs := &bootstrapv1.KubeadmConfigList{}
 	if err := shared.Client.List(t.Context(), configs, client.InNamespace(c.Namespace)); err != nil {
@@ -219,6 +155,30 @@ func (c *crowd) restores() {
 			t.Errorf("a Machine without files is recorded with %q", files)
 		}
 	}
+	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Labels[contract.LabelEnabled] = contract.LabelEnabledValue })
+	c.most = 0
+	c.settles("on again", poolFiles, 1)
+	c.annotate(contract.AnnotationRollout, "")
+	c.isGone()
+}
+
+// loses deletes a Node and its Machine.
+func (c *crowd) loses(name string) {
+	c.t.Helper()
+	for _, object := range []client.Object{
+		&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}},
+		&bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}},
+	} {
+		if err := shared.Client.Delete(c.t.Context(), object); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	if err := c.remote().Delete(c.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		c.t.Fatal(err)
+	}
+	delete(c.down, name)
+	delete(c.agents.has, name)
+	c.nodes--
 }
 
 // secretOfPool has the pool name a proxy Secret.
@@ -231,17 +191,23 @@ func (c *crowd) secretOfPool(name string) {
 }
 
 // changesPool changes the proxy of the pool, and returns its next version.
-func (c *crowd) changesPool(before, proxy string) (version string) {
+func (c *crowd) changesPool(proxy string) (version string) {
 	c.t.Helper()
+	before, _ := c.version(poolFiles, nodeImage)
 	secret := vocabulary.Fetch(c.t, shared.Client, c.Namespace, "pool", &corev1.Secret{})
 	vocabulary.Change(c.t, shared.Client, secret, func(s *corev1.Secret) {
 		s.Data, s.StringData = nil, map[string]string{"httpProxy": proxy}
 	})
 	eventually(c.t, "another version", func() string {
-		if version, _ = c.version(poolFiles, nodeImage); version == before || publish.NodeLabelOf(version) == "" {
+		version, _ = c.version(poolFiles, nodeImage)
+		if version == before || !strings.HasPrefix(version, inplace.NodeLabel(poolFiles)+"-") {
 			return version
 		}
 		return ""
 	})
+	c.most = 0
+	if slices.Contains([]string{"", before}, version) {
+		c.t.Fatal("there is no next version")
+	}
 	return version
 }
