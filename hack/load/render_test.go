@@ -12,7 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
@@ -27,7 +29,7 @@ func BenchmarkRender(b *testing.B) {
 		var out, problems bytes.Buffer
 		before := cpu(b)
 		args := []string{"render", "-f", "-", "--default-proxy-secret", mgmt.SystemNamespace + "/" + secretName}
-		status := cli.Main(b.Context(), args, cli.Streams{In: strings.NewReader(text), Out: &out, Err: &problems})
+		status := cli.Main(b.Context(), args, kit.Streams{In: strings.NewReader(text), Out: &out, Err: &problems}, offline.New())
 		seconds[count] = (cpu(b) - before).Seconds()
 		patched := bytes.Count(out.Bytes(), []byte(contract.AnnotationOutputVersion))
 		if status != 0 || patched != (1+pools)*count {

@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"bytes"
+	"io"
 	"strings"
 	"testing"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 )
 
 func TestManager_RefusesFlagsBeforeAnythingStarts(t *testing.T) {
@@ -29,8 +33,8 @@ func TestManager_RefusesFlagsBeforeAnythingStarts(t *testing.T) {
 			t.Parallel()
 			status, stderr := startManager(t, strings.Fields(test.args)...)
 			first, _, _ := strings.Cut(stderr, "\n")
-			if status != exitUsage || !strings.HasPrefix(first, "capi-proxy-patcher: "+test.want) {
-				t.Errorf("exit status %d, want %d; %q, want %q", status, exitUsage, stderr, test.want)
+			if status != kit.ExitUsage || !strings.HasPrefix(first, "capi-proxy-patcher: "+test.want) {
+				t.Errorf("exit status %d, want %d; %q, want %q", status, kit.ExitUsage, stderr, test.want)
 			}
 		})
 	}
@@ -46,7 +50,7 @@ func TestManager_AcceptsFlagsWithinTheirLimits(t *testing.T) {
 		{"--node-image", "a", "--node-image-pull-policy", "IfNotPresent"},
 		{"--default-proxy-namespaces", ""},
 	} {
-		if status, stderr := startManager(t, args...); status != exitInput ||
+		if status, stderr := startManager(t, args...); status != kit.ExitInput ||
 			!strings.Contains(stderr, "reading kubeconfig") {
 			t.Errorf("%q: exit status %d: %s", args, status, stderr)
 		}
@@ -56,6 +60,13 @@ func TestManager_AcceptsFlagsWithinTheirLimits(t *testing.T) {
 // startManager starts a manager whose kubeconfig does not exist, and returns its exit status and standard error.
 func startManager(t *testing.T, args ...string) (status int, stderr string) {
 	t.Helper()
-	status, _, stderr = run(t, "", append([]string{"manager", "--kubeconfig", t.TempDir() + "/kubeconfig"}, args...)...)
-	return status, stderr
+	return run(t, append([]string{"manager", "--kubeconfig", t.TempDir() + "/kubeconfig"}, args...)...)
+}
+
+// run runs the program without a capability, and returns its exit status and standard error.
+func run(t *testing.T, args ...string) (status int, stderr string) {
+	t.Helper()
+	var errs bytes.Buffer
+	status = Main(t.Context(), args, kit.Streams{Out: io.Discard, Err: &errs})
+	return status, errs.String()
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
@@ -36,15 +37,15 @@ func TestHooks_ReportMistakesAtTheStart(t *testing.T) {
 		status int
 		want   string
 	}{
-		"no folder":              {nil, exitUsage, "--cert-dir is required; name the folder"},
-		"no API server":          {[]string{"--kubeconfig", "none", "--cert-dir", certificates}, exitInput, "reading kubeconfig: stat none: no such file or directory; without an API server use --diagnostics-address 0"},
-		"a port that is taken":   {[]string{"--port", port, "--bind-address", "127.0.0.1", "--health-addr", "0", "--diagnostics-address", "0", "--cert-dir", certificates}, exitInput, "serving hooks: listen tcp 127.0.0.1:" + port + ": bind: address already in use"},
-		"a health address taken": {[]string{"--health-addr", "127.0.0.1:" + port, "--diagnostics-address", "0", "--cert-dir", certificates}, exitInput, "error listening on 127.0.0.1:" + port},
-		"an argument":            {[]string{"x"}, exitUsage, `takes no arguments, got "x"`},
+		"no folder":              {nil, kit.ExitUsage, "--cert-dir is required; name the folder"},
+		"no API server":          {[]string{"--kubeconfig", "none", "--cert-dir", certificates}, kit.ExitInput, "reading kubeconfig: stat none: no such file or directory; without an API server use --diagnostics-address 0"},
+		"a port that is taken":   {[]string{"--port", port, "--bind-address", "127.0.0.1", "--health-addr", "0", "--diagnostics-address", "0", "--cert-dir", certificates}, kit.ExitInput, "serving hooks: listen tcp 127.0.0.1:" + port + ": bind: address already in use"},
+		"a health address taken": {[]string{"--health-addr", "127.0.0.1:" + port, "--diagnostics-address", "0", "--cert-dir", certificates}, kit.ExitInput, "error listening on 127.0.0.1:" + port},
+		"an argument":            {[]string{"x"}, kit.ExitUsage, `takes no arguments, got "x"`},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		var stderr logbuffer.Buffer
-		status := Main(ctx, append([]string{"hooks", "-v", "0"}, test.args...), Streams{Out: io.Discard, Err: &stderr})
+		status := Main(ctx, append([]string{"hooks", "-v", "0"}, test.args...), kit.Streams{Out: io.Discard, Err: &stderr})
 		cancel()
 		if status != test.status || !strings.Contains(stderr.String(), test.want) {
 			t.Errorf("%s: status %d, want %d: %s", name, status, test.status, stderr.String())

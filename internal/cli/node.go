@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace/agent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace/node"
 )
@@ -17,7 +18,7 @@ import (
 // exitLeft says that a node is neither as it was nor as it should be.
 const exitLeft = 3
 
-func newNode(streams Streams) *cobra.Command {
+func newNode(streams kit.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node COMMAND",
 		Short: "Change the files of a running node",
@@ -26,7 +27,7 @@ node. Each reads the keys of a Secret of namespace kube-system (node-files.json,
 setup.sh, readiness-endpoints) as files of a folder. See docs/in-place.md.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())}
+				return kit.Usage(fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()))
 			}
 			return nil
 		},
@@ -43,13 +44,13 @@ func nodeFlags(cmd *cobra.Command, o *agent.Options) {
 	cmd.Flags().StringVar(&o.From, "from", "", "folder with the keys of the Secret as files")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if o.From == "" {
-			return usageError{fmt.Errorf("%s: no version; use --from FOLDER", cmd.CommandPath())}
+			return kit.Usage(fmt.Errorf("%s: no version; use --from FOLDER", cmd.CommandPath()))
 		}
 		return nil
 	}
 }
 
-func newNodeApply(streams Streams) *cobra.Command {
+func newNodeApply(streams kit.Streams) *cobra.Command {
 	var (
 		o     agent.Options
 		slots int
@@ -72,7 +73,7 @@ Exit status: 0 the node has the version, 1 it has not and is as it was, 2 wrong 
 files could not be restored (the next run continues). The last line on standard error says why.`,
 		Example: `  capi-proxy-patcher node apply --root /host --from /files --state /state --slots 1
   capi-proxy-patcher node apply --from /run/files --dry-run`,
-		Args: noArgs,
+		Args: kit.NoArgs,
 	}
 	nodeFlags(cmd, &o)
 	cmd.Flags().StringVar(&o.Endpoint, "endpoint", "", "URL that has to answer if the Secret names no readiness endpoint")
@@ -83,7 +84,7 @@ files could not be restored (the next run continues). The last line on standard 
 	return cmd
 }
 
-func newNodeRemove(streams Streams) *cobra.Command {
+func newNodeRemove(streams kit.Streams) *cobra.Command {
 	var o agent.Options
 	cmd := &cobra.Command{
 		Use:   "remove",
@@ -91,7 +92,7 @@ func newNodeRemove(streams Streams) *cobra.Command {
 		Long: `Removes the files of the product, takes its certificates out of the trust store, and restarts containerd and
 kubelet, each at most once, if they have read any of them. What fails, and how it ends, is as with apply. A Pod of the
 product on the node writes the files again.`,
-		Args: noArgs,
+		Args: kit.NoArgs,
 	}
 	cmd.Flags().StringVar(&o.Root, "root", "/", "folder that is the root of the node")
 	applies(cmd, &o, new(int), streams)
@@ -111,15 +112,15 @@ func turnOf(cmd *cobra.Command, slots int, log io.Writer) (*agent.Turn, error) {
 	case slots == 0:
 		return nil, nil //nolint:nilnil // none
 	case slots < 0 || slots > agent.MaxSlots:
-		return nil, usageError{fmt.Errorf("%s: --slots %d is not from 0 to %d", cmd.CommandPath(), slots, agent.MaxSlots)}
+		return nil, kit.Usage(fmt.Errorf("%s: --slots %d is not from 0 to %d", cmd.CommandPath(), slots, agent.MaxSlots))
 	case name == "":
-		return nil, usageError{fmt.Errorf("%s: --slots needs the name of the Node in $%s", cmd.CommandPath(), variable)}
+		return nil, kit.Usage(fmt.Errorf("%s: --slots needs the name of the Node in $%s", cmd.CommandPath(), variable))
 	}
 	return agent.InCluster(name, slots, log)
 }
 
 // applies has a command apply a version or, with --dry-run, print what that would change.
-func applies(cmd *cobra.Command, o *agent.Options, slots *int, streams Streams) {
+func applies(cmd *cobra.Command, o *agent.Options, slots *int, streams kit.Streams) {
 	dryRun := cmd.Flags().Bool("dry-run", false, "print what would change, without values, and change nothing")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *dryRun {
@@ -134,13 +135,13 @@ func applies(cmd *cobra.Command, o *agent.Options, slots *int, streams Streams) 
 		err = agent.Apply(ctx, *o, turn, streams.Err)
 		if failed := (*node.RolledBackError)(nil); errors.As(err, &failed) && failed.Left != nil {
 			_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n", err)
-			return statusError{exitLeft}
+			return kit.StatusError{Status: exitLeft}
 		}
 		return err
 	}
 }
 
-func newNodeWatch(streams Streams) *cobra.Command {
+func newNodeWatch(streams kit.Streams) *cobra.Command {
 	var (
 		o     agent.Options
 		slots int
@@ -155,13 +156,13 @@ With --slots it waits until Node $NODE_NAME is ready, and then releases the Leas
 
 Exit status: 0 ended by a signal, 1 files differ or cannot be compared, or the Lease could not be released, 2 wrong
 usage. The last line on standard error says why.`,
-		Args: noArgs,
+		Args: kit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			turn, err := turnOf(cmd, slots, streams.Err)
 			if err != nil {
 				return err
 			}
-			return agent.Watch(untilSignal(cmd.Context()), o, turn, agent.WatchInterval)
+			return agent.Watch(kit.UntilSignal(cmd.Context()), o, turn, agent.WatchInterval)
 		},
 	}
 	nodeFlags(cmd, &o)
@@ -169,7 +170,7 @@ usage. The last line on standard error says why.`,
 	return cmd
 }
 
-func newNodeCheck(streams Streams) *cobra.Command {
+func newNodeCheck(streams kit.Streams) *cobra.Command {
 	var o agent.Options
 	cmd := &cobra.Command{
 		Use:   "check --from FOLDER",
@@ -181,7 +182,7 @@ Then compares the variables with those that systemd gives to containerd and kube
 the product, and names the file that wins where they differ. It asks systemd, or reads the unit files if there is none.
 
 Exit status: 0 all is as it should be, 1 it is not, 2 wrong usage.`,
-		Args: noArgs,
+		Args: kit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return agent.Check(cmd.Context(), o, streams.Out)
 		},

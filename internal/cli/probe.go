@@ -8,13 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace/agent"
 )
 
 // maxAnswers is how much a kubelet takes as the message of a container that has ended, in bytes.
 const maxAnswers = 4096
 
-func newNodeProbe(streams Streams) *cobra.Command {
+func newNodeProbe(streams kit.Streams) *cobra.Command {
 	var (
 		o      agent.ProbeOptions
 		output string
@@ -27,7 +28,7 @@ node trusts, and asks the API server and a name of the cluster directly. It prin
 a variable. It changes nothing.
 
 Exit status: 0 it has asked, whatever the answers are, 1 it could not, 2 wrong usage.`,
-		Args: noArgs,
+		Args: kit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			answers, err := agent.Probe(cmd.Context(), o)
 			if err != nil {

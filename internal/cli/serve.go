@@ -7,33 +7,34 @@ import (
 	"github.com/spf13/cobra"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/manager"
 )
 
-func newManager(streams Streams) *cobra.Command {
+func newManager(streams kit.Streams) *cobra.Command {
 	var o manager.Options
 	cmd := &cobra.Command{
 		Use:   "manager",
 		Short: "Run the controller in a management cluster",
-		Args:  noArgs,
+		Args:  kit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return asUsage(manager.Run(untilSignal(cmd.Context()), o, cmd.Flags(), streams.Err))
+			return asUsage(manager.Run(kit.UntilSignal(cmd.Context()), o, cmd.Flags(), streams.Err))
 		},
 	}
 	addGroups(cmd, o.Flags())
 	return cmd
 }
 
-func newHooks(streams Streams) *cobra.Command {
+func newHooks(streams kit.Streams) *cobra.Command {
 	var o manager.Hooks
 	cmd := &cobra.Command{
 		Use:   "hooks",
 		Short: "Serve Cluster API's runtime hooks",
 		Long: "Serves GeneratePatches, ValidateTopology and DiscoverVariables for Clusters with a ClusterClass. It asks\n" +
 			"the API server only to authorize readers of the diagnostics.",
-		Args: noArgs,
+		Args: kit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return asUsage(manager.RunHooks(untilSignal(cmd.Context()), o, cmd.Flags(), streams.Err))
+			return asUsage(manager.RunHooks(kit.UntilSignal(cmd.Context()), o, cmd.Flags(), streams.Err))
 		},
 	}
 	addGroups(cmd, o.Flags())
@@ -53,7 +54,7 @@ func addGroups(cmd *cobra.Command, groups cliflag.NamedFlagSets) {
 // asUsage makes a mistake in the flags of the manager one of the command line.
 func asUsage(err error) error {
 	if mistake, is := errors.AsType[manager.FlagError](err); is {
-		return usageError{mistake}
+		return kit.Usage(mistake)
 	}
 	return err
 }

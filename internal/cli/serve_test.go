@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 )
 
 // TestHelp_GroupsTheFlagsOfServers finds every flag in one group.
@@ -20,8 +22,8 @@ func TestHelp_GroupsTheFlagsOfServers(t *testing.T) {
 		"hooks": {"Runtime hook", "TLS and diagnostics", "Logging", "Global"},
 	} {
 		var out bytes.Buffer
-		streams := Streams{Out: &out, Err: io.Discard}
-		if status := Main(t.Context(), []string{command, "--help"}, streams); status != exitDone {
+		streams := kit.Streams{Out: &out, Err: io.Discard}
+		if status := Main(t.Context(), []string{command, "--help"}, streams); status != kit.ExitDone {
 			t.Errorf("exit status %d", status)
 		}
 		var found []string
@@ -33,7 +35,7 @@ func TestHelp_GroupsTheFlagsOfServers(t *testing.T) {
 		if !slices.Equal(found, groups) {
 			t.Errorf("%s has groups %q, want %q", command, found, groups)
 		}
-		cmd, _, err := newRoot(streams).Find([]string{command})
+		cmd, _, err := NewRoot(streams).Find([]string{command})
 		if err != nil {
 			t.Fatal(err)
 		}

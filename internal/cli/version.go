@@ -6,16 +6,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-func newVersion(streams Streams) *cobra.Command {
+func newVersion(streams kit.Streams) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of the program",
-		Args:  noArgs,
+		Args:  kit.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			info := contract.CurrentBuild()
 			switch output {
@@ -33,17 +34,17 @@ func newVersion(streams Streams) *cobra.Command {
 				_, err = fmt.Fprintln(streams.Out, string(text))
 				return err
 			default:
-				return usageError{fmt.Errorf("version: unknown output %q; use text or json", output)}
+				return kit.Usage(fmt.Errorf("version: unknown output %q; use text or json", output))
 			}
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
-	complete(cmd, "output", "text", "json")
+	kit.Complete(cmd, "output", "text", "json")
 	return cmd
 }
 
 // writeVersion writes the version of the program as text.
-func writeVersion(streams Streams) error {
+func writeVersion(streams kit.Streams) error {
 	_, err := fmt.Fprintln(streams.Out, "capi-proxy-patcher "+contract.CurrentBuild().String())
 	return err
 }

@@ -222,17 +222,17 @@ func (r *repository) scaleManager(t *testing.T, replicas int) {
 	system.kubectl(t, "", "scale", "deployment/"+manager, fmt.Sprintf("--replicas=%d", replicas))
 }
 
-// fleet are the Clusters that TestClusterctl has, with their Machines.
-type fleet struct {
+// moved are the Clusters that TestClusterctl has, with their Machines.
+type moved struct {
 	classic, server, topology *cluster
 	machines                  map[*cluster]identity
 }
 
 // newFleet applies a Cluster with outputs, one on the side of the server, and one with a topology.
-func newFleet(t *testing.T, w *world) *fleet {
+func newMoved(t *testing.T, w *world) *moved {
 	t.Helper()
 	small := options{controlPlanes: 1, workers: 1}
-	f := &fleet{classic: newCluster(t, w, options{
+	f := &moved{classic: newCluster(t, w, options{
 		controlPlanes: 1, workers: 1, secret: trusting(t, proxySecret),
 		edit: asking(contract.AnnotationPublish + ": env,values=defaults.env,annotations,giantswarm,trust"),
 	}), machines: map[*cluster]identity{}}
@@ -256,13 +256,13 @@ func newFleet(t *testing.T, w *world) *fleet {
 }
 
 // generations are those of all objects with a spec of kubeadm.
-func (f *fleet) generations(t *testing.T) map[string]int64 {
+func (f *moved) generations(t *testing.T) map[string]int64 {
 	t.Helper()
 	return vocabulary.Generations(slices.Concat(f.topology.owned(t), f.classic.specified(t), f.server.specified(t))...)
 }
 
 // staysCalm sees that no Machine comes or goes.
-func (f *fleet) staysCalm(t *testing.T) {
+func (f *moved) staysCalm(t *testing.T) {
 	t.Helper()
 	staysTrue(t, func() error {
 		for c, machines := range f.machines {
@@ -275,7 +275,7 @@ func (f *fleet) staysCalm(t *testing.T) {
 }
 
 // grow adds a worker, which has the proxy, and sees that all else stays.
-func (f *fleet) grow(t *testing.T, replicas int) {
+func (f *moved) grow(t *testing.T, replicas int) {
 	t.Helper()
 	generations, before := f.generations(t), f.machines[f.classic]
 	f.classic.kubectl(t, "", "scale", "machinedeployment", f.classic.poolName(0), fmt.Sprintf("--replicas=%d", replicas))
@@ -304,7 +304,7 @@ func TestClusterctl(t *testing.T) {
 	r.addHooks(t, first, mgmt.SystemNamespace)
 	guard := filepath.Join(r.dir, management.ProviderLabel, first, "guard.yaml")
 	r.kubectl(t, "", "apply", "-f", guard)
-	f := newFleet(t, w)
+	f := newMoved(t, w)
 
 	t.Log("Upgrade.")
 	r.release(t, second)

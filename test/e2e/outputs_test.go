@@ -129,7 +129,7 @@ func (c *cluster) checkOwned(t *testing.T, uid types.UID, names ...string) {
 
 // move moves all Clusters to a second management cluster, where the manager is away until they have arrived. It writes
 // no output again.
-func (r *repository) move(t *testing.T, target *repository, f *fleet) {
+func (r *repository) move(t *testing.T, target *repository, f *moved) {
 	t.Helper()
 	c := f.classic
 	specs := c.specs(t)

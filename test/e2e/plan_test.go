@@ -10,8 +10,10 @@ import (
 	"testing"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/preview"
 )
 
@@ -20,7 +22,7 @@ func (c *cluster) command(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	args = append(args, "--kubeconfig", c.world.cluster.Kubeconfig, "--namespace", c.namespace)
 	var out, errs bytes.Buffer
-	if exit := cli.Main(t.Context(), args, cli.Streams{In: strings.NewReader(stdin), Out: &out, Err: &errs}); exit != 0 {
+	if exit := cli.Main(t.Context(), args, kit.Streams{In: strings.NewReader(stdin), Out: &out, Err: &errs}, fleet.New()); exit != 0 {
 		t.Fatalf("%q: exit status %d: %s%s", args, exit, out.String(), errs.String())
 	}
 	return out.String()

@@ -10,7 +10,9 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/explain"
 )
 
 // checked runs the command as the administrator and returns its exit status and its results by name.
@@ -18,7 +20,7 @@ func checked(t *testing.T, args ...string) (status int, results map[string]check
 	t.Helper()
 	var text, errs bytes.Buffer
 	status = cli.Main(t.Context(), append([]string{"check", "-o", "json", "--kubeconfig", shared.kubeconfig}, args...),
-		cli.Streams{In: strings.NewReader(""), Out: &text, Err: &errs})
+		kit.Streams{In: strings.NewReader(""), Out: &text, Err: &errs}, check.New(), explain.New())
 	var report check.Report
 	if err := json.Unmarshal(text.Bytes(), &report); err != nil {
 		t.Fatalf("%v: %s%s", err, text.String(), errs.String())

@@ -17,7 +17,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline"
 )
 
 // TestCredentials_StayInSecrets runs the product through every state that knows a password, good and bad, and looks for
@@ -65,7 +67,7 @@ func TestCredentials_StayInSecrets(t *testing.T) {
 		"render of bad input": {bad, []string{"render", "-f", "-"}, 1},
 	} {
 		var out bytes.Buffer
-		status := cli.Main(t.Context(), run.args, cli.Streams{In: strings.NewReader(run.input), Out: &out, Err: &out})
+		status := cli.Main(t.Context(), run.args, kit.Streams{In: strings.NewReader(run.input), Out: &out, Err: &out}, offline.New())
 		text := out.String()
 		if status != run.status {
 			t.Errorf("%s: exit status %d: %.2000s", name, status, text)

@@ -15,7 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet"
 )
 
 // joined creates a Machine as Cluster API leaves it behind once its bootstrap data is made of spec. The manager would
@@ -107,7 +109,7 @@ func (c classic) gate() (status int, table string) {
 		"status", "-n", c.ns, "--fail-on", "behind", "--kubeconfig", shared.kubeconfig,
 		"--default-proxy-secret", defaultSecretNamespace + "/" + defaultSecretName,
 	},
-		cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+		kit.Streams{In: strings.NewReader(""), Out: &out, Err: &out}, fleet.New())
 	return status, out.String()
 }
 

@@ -18,8 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet/preview"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
 )
@@ -38,7 +40,7 @@ func commandEnds(t *testing.T, want int, args ...string) string {
 		args = append(args, "--default-proxy-secret", defaultSecretNamespace+"/"+defaultSecretName)
 	}
 	if status := cli.Main(t.Context(), append(args, "--kubeconfig", shared.kubeconfig),
-		cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}); status != want {
+		kit.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}, fleet.New()); status != want {
 		t.Fatalf("%q: exit status %d, want %d: %s%s", args, status, want, out.String(), errs.String())
 	}
 	return out.String()
@@ -216,7 +218,7 @@ func TestStatus_WatchesForChanges(t *testing.T) {
 	go func() {
 		defer close(ended)
 		cli.Main(ctx, []string{"status", "--watch", "--namespace", ns, "--kubeconfig", shared.kubeconfig},
-			cli.Streams{In: strings.NewReader(""), Out: out, Err: out})
+			kit.Streams{In: strings.NewReader(""), Out: out, Err: out}, fleet.New())
 	}()
 	prints := func(reason string) {
 		t.Helper()

@@ -24,8 +24,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/manager"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -150,7 +152,7 @@ func checkStopped(ctx context.Context) error {
 	}
 	var out, errs bytes.Buffer
 	status := cli.Main(ctx, []string{"status", "-n", ns, "--fail-on", "behind", "--kubeconfig", shared.kubeconfig},
-		cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		kit.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}, fleet.New())
 	if status != 3 || !strings.HasPrefix(errs.String(), "The table may be old: no manager holds Lease ") ||
 		!strings.Contains(errs.String(), "Cluster stopped/one: still to come: create Secret one-proxy-files, ") {
 		return fmt.Errorf("without a manager the gate exits with %d: %s%s", status, errs.String(), out.String())

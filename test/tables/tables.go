@@ -5,6 +5,7 @@ package tables
 import (
 	"flag"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -89,4 +90,27 @@ func cellsOf(line string) []string {
 		cells[i] = strings.TrimSpace(cells[i])
 	}
 	return cells
+}
+
+// HasFields checks that a page names each field that the JSON of a type has, also of the structs in it.
+func HasFields(t *testing.T, page string, of reflect.Type) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for f := range of.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name != "" && name != "-" && !strings.Contains(string(text), "`"+name+"`") &&
+			!strings.Contains(string(text), "`"+name+"[]`") {
+			t.Errorf("field %s of %s is not on the page", name, of)
+		}
+		kind := f.Type
+		for kind.Kind() == reflect.Slice {
+			kind = kind.Elem()
+		}
+		if kind.Kind() == reflect.Struct {
+			HasFields(t, page, kind)
+		}
+	}
 }

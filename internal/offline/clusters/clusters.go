@@ -4,7 +4,6 @@ package clusters
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
@@ -19,11 +19,7 @@ import (
 )
 
 // Input is one file.
-type Input struct {
-	// Name is the file's name for messages; "-" stands for standard input.
-	Name string
-	Data []byte
-}
+type Input = kit.File
 
 // Manifests are the objects of inputs.
 type Manifests struct {
@@ -92,42 +88,6 @@ func (m *Manifests) Clusters() []Cluster {
 		clusters[i] = c
 	}
 	return clusters
-}
-
-// Choose returns the index of the only Cluster among names with a name, which may be namespace/name, and a namespace;
-// empty ones match any. Its error lists names and the flag that chooses.
-func Choose(names []string, namespace, name, flag string) (int, error) {
-	found := -1
-	for i, n := range names {
-		of, short, qualified := strings.Cut(n, "/")
-		if !qualified {
-			of, short = "", n
-		}
-		if name != "" && name != short && name != n || namespace != "" && of != "" && namespace != of {
-			continue
-		}
-		if found >= 0 {
-			return 0, fmt.Errorf("several Clusters; choose one with %s: %s", flag, strings.Join(names, ", "))
-		}
-		found = i
-	}
-	switch {
-	case found >= 0:
-		return found, nil
-	case name != "":
-		return 0, fmt.Errorf("Cluster %s not found; %s", Qualified(namespace, name), Listed(names))
-	case namespace != "":
-		return 0, fmt.Errorf("no Cluster found in namespace %s; %s", namespace, Listed(names))
-	}
-	return 0, errors.New("no Cluster in the input")
-}
-
-// Listed says which names there are.
-func Listed(names []string) string {
-	if len(names) == 0 {
-		return "found none"
-	}
-	return "found: " + strings.Join(names, ", ")
 }
 
 // Cluster reads a Cluster, without its pools and without CheckMetadata.

@@ -107,11 +107,3 @@ func Also(others []*manifest.Object) string {
 	}
 	return " (also " + Few(names) + ")"
 }
-
-// Qualified is a name with its namespace, which a manifest may not have.
-func Qualified(namespace, name string) string {
-	if namespace == "" {
-		return name
-	}
-	return namespace + "/" + name
-}

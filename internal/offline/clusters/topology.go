@@ -5,6 +5,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
@@ -25,7 +26,7 @@ func Items(value map[string]any, path ...string) []map[string]any {
 // Class returns the ClusterClass of a Cluster and its name; nil if it is not in the input.
 func (x Index) Class(cluster *manifest.Object) (class *manifest.Object, called string) {
 	key := x.cluster(cluster).GetClassKey()
-	return x.Lookup(key.Namespace, GroupCluster, "ClusterClass", key.Name), Qualified(key.Namespace, key.Name)
+	return x.Lookup(key.Namespace, GroupCluster, "ClusterClass", key.Name), kit.Qualified(key.Namespace, key.Name)
 }
 
 // TemplateKind is the kind that a ClusterClass refers to, "" if it is not known.

@@ -14,7 +14,7 @@ import (
 
 // FuzzRead holds that Read returns keys of a proxy Secret, and the same again.
 func FuzzRead(f *testing.F) {
-	files, err := filepath.Glob("../../cli/testdata/secret/*-*.*")
+	files, err := filepath.Glob("../../../test/program/testdata/secret/*-*.*")
 	if err != nil || len(files) == 0 {
 		f.Fatal("no examples", err)
 	}

@@ -96,7 +96,7 @@ func TestFindings_PointAtTheEntryHoweverTheListIsWritten(t *testing.T) {
 // FuzzRun proves that no input makes it fail otherwise than by an error, that lines are lines of the input, and that
 // the outcome is the same each time.
 func FuzzRun(f *testing.F) {
-	seed, err := os.ReadFile("../../cli/testdata/lint/in.yaml")
+	seed, err := os.ReadFile("../../../cmd/capi-proxy-patcher/testdata/lint/in.yaml")
 	if err != nil {
 		f.Fatal(err)
 	}

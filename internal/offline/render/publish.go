@@ -11,6 +11,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/noproxy"
@@ -70,9 +71,9 @@ func (p Publish) choose(all []*manifest.Object) (*manifest.Object, error) {
 	}
 	names := make([]string, len(all))
 	for i, o := range all {
-		names[i] = clusters.Qualified(manifest.PartOfName(o.Namespace()), manifest.PartOfName(o.Name()))
+		names[i] = kit.Qualified(manifest.PartOfName(o.Namespace()), manifest.PartOfName(o.Name()))
 	}
-	i, err := clusters.Choose(names, "", p.Cluster, "--cluster")
+	i, err := kit.Choose(names, "", p.Cluster, "--cluster")
 	if err != nil {
 		return nil, err
 	}

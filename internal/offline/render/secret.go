@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
@@ -46,7 +47,7 @@ func (r *renderer) writeSecrets() ([]byte, error) {
 	var stream []byte
 	for _, g := range r.generated {
 		if !r.IncludeSecrets {
-			r.usual.secrets = append(r.usual.secrets, clusters.Qualified(g.view.Namespace, g.name))
+			r.usual.secrets = append(r.usual.secrets, kit.Qualified(g.view.Namespace, g.name))
 			continue
 		}
 		existing := r.FindSecret(types.NamespacedName{Namespace: g.view.Namespace, Name: g.name})

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// asProgram makes the test binary the program.
+const asProgram = "CAPI_PROXY_PATCHER_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	m.Run()
+}
+
+// TestSignals_EndCommandsAtOnce sends a signal to commands that wait for the rest of their input. The first part is
+// more than a pipe holds, so that it is written only once the command reads.
+func TestSignals_EndCommandsAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"render", "lint", "explain"} {
+		for _, sent := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+			t.Run(command+" "+sent.String(), func(t *testing.T) {
+				t.Parallel()
+				cmd := exec.CommandContext(t.Context(), os.Args[0], command, "-f", "-")
+				cmd.Env = append(os.Environ(), asProgram+"=1")
+				var stderr bytes.Buffer
+				cmd.Stderr = &stderr
+				in, err := cmd.StdinPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := in.Write(bytes.Repeat([]byte("# comment\n"), 1<<20)); err != nil {
+					t.Fatal(err)
+				}
+				if err := cmd.Process.Signal(sent); err != nil {
+					t.Fatal(err)
+				}
+				err = cmd.Wait()
+				exit, _ := errors.AsType[*exec.ExitError](err)
+				if exit == nil || !exit.Sys().(syscall.WaitStatus).Signaled() || exit.Sys().(syscall.WaitStatus).Signal() != sent {
+					t.Fatalf("%v: %s", err, stderr.String())
+				}
+			})
+		}
+	}
+}

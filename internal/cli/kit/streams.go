@@ -1,0 +1,116 @@
+// Package kit is what commands have in common: streams, exit statuses, kubeconfigs, files and completions, and what a
+// capability is.
+package kit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
+)
+
+// Exit statuses.
+const (
+	ExitDone  = 0
+	ExitInput = 1
+	ExitUsage = 2
+)
+
+// Streams are what a command reads and writes.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// ForPeople returns the streams with outputs that escape what a terminal would obey.
+func (s Streams) ForPeople() Streams {
+	return Streams{In: s.In, Out: printed{s.Out}, Err: printed{s.Err}}
+}
+
+// printed is a writer for people. It escapes what a terminal would obey and text that changes its direction, which
+// input may hold: control characters but for tabs and line ends, and invalid UTF-8. JSON stays the same JSON.
+type printed struct{ io.Writer }
+
+func (p printed) Write(text []byte) (int, error) {
+	safe := make([]byte, 0, len(text))
+	for i, c := range string(text) {
+		lineEnd := c == '\r' && bytes.HasPrefix(text[i:], []byte("\r\n"))
+		if unicode.IsControl(c) && c != '\n' && c != '\t' && !lineEnd || unicode.Is(unicode.Bidi_Control, c) {
+			safe = fmt.Appendf(safe, "\\u%04x", c)
+		} else {
+			safe = utf8.AppendRune(safe, c)
+		}
+	}
+	if _, err := p.Writer.Write(safe); err != nil {
+		return 0, err //nolint:wrapcheck // a writer returns the error of the writer below
+	}
+	return len(text), nil
+}
+
+// Manifests returns the writer of standard output for manifests, which are not changed.
+func (s Streams) Manifests() io.Writer {
+	if p, is := s.Out.(printed); is {
+		return p.Writer
+	}
+	return s.Out
+}
+
+// WriteData writes data as JSON or YAML.
+func (s Streams) WriteData(format string, data any) error {
+	out := s.Out
+	text, err := json.MarshalIndent(data, "", "  ")
+	if err == nil && format == "yaml" {
+		text, err = yaml.JSONToYAML(text)
+		out = s.Manifests() // YAML escapes by itself
+	} else {
+		text = append(text, '\n')
+	}
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", format, err)
+	}
+	if _, err := out.Write(text); err != nil {
+		return fmt.Errorf("writing %s: %w", format, err)
+	}
+	return nil
+}
+
+// UsageError is an error about the command line itself.
+type UsageError struct{ error }
+
+// Usage returns err as a UsageError.
+func Usage(err error) error { return UsageError{err} }
+
+// StatusError carries another exit status. Its text is already printed.
+type StatusError struct{ Status int }
+
+func (e StatusError) Error() string { return fmt.Sprintf("exit status %d", e.Status) }
+
+// Links returns the lines with the sections about the findings in an error.
+func Links(err error) string { return finding.Links(finding.Of(err).Sections()...) }
+
+// UntilSignal returns the context of a server: SIGINT and SIGTERM end it, and a second signal ends the process. Other
+// commands do not use it, so that the first signal ends them at once, whatever they wait for.
+func UntilSignal(ctx context.Context) context.Context {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx
+}
+
+// NoArgs rejects arguments as a usage error.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Usage(fmt.Errorf("%s takes no arguments, got %q", cmd.CommandPath(), args[0]))
+	}
+	return nil
+}
