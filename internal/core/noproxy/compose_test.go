@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/infrastructure"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/noproxy"
 )
 
@@ -600,4 +601,14 @@ func TestOrigins(t *testing.T) {
 			t.Fatalf("limit %d:\n%q, want\n%q", limit, got, want)
 		}
 	}
+}
+
+// told is what is known about an infrastructure of a kind whose object tells texts.
+func told(kind string, texts ...string) noproxy.Infrastructure {
+	known := infrastructure.Of(kind).Infrastructure
+	for i, text := range texts {
+		place := finding.Place{Object: kind + " one", Kind: finding.InObject}.Child("spec", "hosts").Index(i)
+		known.Entries = append(known.Entries, noproxy.Fact{Text: text, Place: place})
+	}
+	return known
 }

@@ -1,4 +1,4 @@
-package noproxy_test
+package match_test
 
 import (
 	"maps"
@@ -54,10 +54,13 @@ func TestComposerCases(t *testing.T) {
 		t.Run(c.Title, func(t *testing.T) {
 			t.Parallel()
 			in, want := c.Input, c.Expect
-			r := compose(t, noproxy.Input{
+			r, err := noproxy.Compose(noproxy.Input{
 				PodCIDRs: in.PodCIDRs, ServiceCIDRs: in.ServiceCIDRs, ServiceDomain: in.ServiceDomain, EndpointHost: in.Endpoint,
-				Infrastructure: told(in.Infra), User: noproxy.Layer{Text: in.NoProxy}, Profile: in.Profile,
+				Infrastructure: infrastructure.Of(in.Infra).Infrastructure, User: noproxy.Layer{Text: in.NoProxy}, Profile: in.Profile,
 			})
+			if err != nil {
+				t.Fatal(err)
+			}
 			if want.Equals != "" && r.Value != want.Equals {
 				t.Errorf("value is %q, want %q", r.Value, want.Equals)
 			}
@@ -78,7 +81,7 @@ func TestComposerCases(t *testing.T) {
 			}
 			for _, code := range want.Warns {
 				if !slices.ContainsFunc(r.Warnings, func(w finding.Finding) bool { return w.Code == code }) {
-					t.Errorf("warning %q is missing, got %q", code, codes(r.Warnings))
+					t.Errorf("warning %q is missing, got %v", code, r.Warnings)
 				}
 			}
 		})
@@ -102,23 +105,4 @@ func checkVerdicts(t *testing.T, value string, urls map[string][]string, want ma
 			}
 		}
 	}
-}
-
-func lookup(t *testing.T, name string) match.Client {
-	t.Helper()
-	c, err := match.Lookup(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// told is what is known about an infrastructure of a kind whose object tells texts.
-func told(kind string, texts ...string) noproxy.Infrastructure {
-	known := infrastructure.Of(kind).Infrastructure
-	for i, text := range texts {
-		place := finding.Place{Object: kind + " one", Kind: finding.InObject}.Child("spec", "hosts").Index(i)
-		known.Entries = append(known.Entries, noproxy.Fact{Text: text, Place: place})
-	}
-	return known
 }
