@@ -10,6 +10,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet"
+	inplace "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline"
 )
 
@@ -21,6 +22,7 @@ func main() {
 // capabilities are what the program can do beside its core. Each can be left out.
 func capabilities() []kit.Capability {
 	return []kit.Capability{
+		inplace.New(),
 		offline.New(),
 		explain.New(),
 		fleet.New(),

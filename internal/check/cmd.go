@@ -55,7 +55,11 @@ func (Capability) Brief(ctx context.Context, api client.Client, now func() time.
 	return Brief(ctx, Options{Client: api, Now: now, Namespace: contract.Name + "-system"})
 }
 
+// prober is offered by what has a command that asks from a node.
+type prober interface{ Probe() []string }
+
 type checkOptions struct {
+	probe                          prober  // nil for none
 	clients                        clients // nil for none
 	context, kubeconfig, namespace string
 	cluster, manager               string
@@ -69,6 +73,7 @@ type checkOptions struct {
 func newCheck(streams kit.Streams, all []kit.Capability) *cobra.Command {
 	var o checkOptions
 	o.clients, _ = kit.Find[clients](all)
+	o.probe, _ = kit.Find[prober](all)
 	cmd := &cobra.Command{
 		Use:   "check [--pre | --pre-delete | --cluster NAME]",
 		Short: "Check whether the product is installed right and works",
@@ -129,6 +134,8 @@ func (o checkOptions) check() error {
 		return errors.New("check: --from-nodes needs --cluster, and excludes --wait")
 	case o.fromNodes == "" && (o.nodeImage != "" || len(o.endpoints) > 0):
 		return errors.New("check: --node-image and --endpoint need --from-nodes")
+	case o.fromNodes != "" && o.probe == nil:
+		return errors.New("check: --from-nodes: this program has no command that runs on nodes")
 	case o.wait < 0:
 		return errors.New("check: --wait is negative")
 	}
@@ -289,7 +296,7 @@ func (o checkOptions) workload(ctx context.Context, api client.Client) (*FromNod
 		return nil, fmt.Errorf("connecting to the workload cluster: %w", err)
 	}
 	nodes := &FromNodes{
-		Node: o.fromNodes, Client: remote, APIServer: config.Host, Image: o.nodeImage, Endpoints: o.endpoints,
+		Node: o.fromNodes, Command: o.probe.Probe(), Client: remote, APIServer: config.Host, Image: o.nodeImage, Endpoints: o.endpoints,
 	}
 	described := &clusterv1.Cluster{}
 	if err := api.Get(ctx, cluster, described); err != nil {

@@ -18,7 +18,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace/agent"
 )
 
 // FromNodes are the checks that Pods make on nodes of the workload cluster.
@@ -29,11 +28,20 @@ type FromNodes struct {
 	Client client.Client
 	// APIServer is the URL of its API server, as nodes reach it. ServiceDomain is its domain, "" for the default.
 	APIServer, ServiceDomain string
+	// Command is that of the program that asks from a node.
+	Command []string
 	// Image is that of the Pods, "" for that of the manager. Endpoints are URLs outside the cluster.
 	Image     string
 	Endpoints []string
 	// Poll is how long to wait between two looks at a Pod, 0 for a second.
 	Poll time.Duration
+}
+
+// answer is one of those that FromNodes.Command prints.
+type answer struct {
+	Check   finding.Code `json:"check"`
+	OK      bool         `json:"ok"`
+	Message string       `json:"message"`
 }
 
 // AllNodes is the name that stands for each node.
@@ -145,7 +153,7 @@ func (c *checker) node(ctx context.Context, all []corev1.Node, node corev1.Node,
 			return failed("Pod %s/%s did not end within %s", pod.Namespace, pod.Name, podTime)
 		}})
 	}
-	var answers []agent.Answer
+	var answers []answer
 	if err := json.Unmarshal([]byte(state.Message), &answers); err != nil {
 		return append(checks, one{CodeNodePod, func(context.Context) Result {
 			return failed("the Pod ended with status %d: %s", state.ExitCode, state.Message)
@@ -217,7 +225,7 @@ func pulled(pod *corev1.Pod, image string) Result {
 
 // pod returns the Pod that asks from a node. It reads /etc and /usr of the node, and changes nothing.
 func (c *checker) pod(all []corev1.Node, node corev1.Node, image, server string) *corev1.Pod {
-	args := []string{"node", "probe", "--root=/host", "--output=/dev/termination-log"}
+	args := append(slices.Clone(c.FromNodes.Command), "--root=/host", "--output=/dev/termination-log")
 	if server != "" {
 		args = append(args, "--dns-server="+server,
 			"--dns-name=kubernetes.default.svc."+cmp.Or(c.FromNodes.ServiceDomain, "cluster.local"))
@@ -273,7 +281,7 @@ func (c *checker) pod(all []corev1.Node, node corev1.Node, image, server string)
 	}
 }
 
-// Names of the checks from nodes that are not those of package agent.
+// Names of the checks from nodes that are not those of FromNodes.Command.
 const (
 	CodeNodePod   finding.Code = "node-pod"
 	CodeNodeImage finding.Code = "node-image"

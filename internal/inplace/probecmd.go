@@ -1,4 +1,4 @@
-package cli
+package workload
 
 import (
 	"encoding/json"
@@ -12,8 +12,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace/agent"
 )
 
-// maxAnswers is how much a kubelet takes as the message of a container that has ended, in bytes.
-const maxAnswers = 4096
+// maxMessage is how much a kubelet takes as the message of a container that has ended, in bytes.
+const maxMessage = 4096
 
 func newNodeProbe(streams kit.Streams) *cobra.Command {
 	var (
@@ -35,7 +35,7 @@ Exit status: 0 it has asked, whatever the answers are, 1 it could not, 2 wrong u
 				return err
 			}
 			text, err := json.Marshal(answers)
-			for err == nil && len(text) > maxAnswers {
+			for err == nil && len(text) > maxMessage {
 				answers = answers[:len(answers)-1]
 				text, err = json.Marshal(answers)
 			}
