@@ -110,7 +110,7 @@ func TestFromNodes_AsksFromEachNodeAndLeavesNothing(t *testing.T) {
 			options := newWorld(t).options(t)
 			options.FromNodes = &check.FromNodes{
 				Command: []string{"node", "probe"},
-				Node: test.node, Client: remote, Image: image, APIServer: "https://10.0.0.1:6443", Poll: time.Millisecond,
+				Node:    test.node, Client: remote, Image: image, APIServer: "https://10.0.0.1:6443", Poll: time.Millisecond,
 				Endpoints: []string{"https://user:t0ken@r.example.com:8443/t0ken?t0ken#t0ken"},
 			}
 			report := check.Run(ctx, options)
