@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -47,6 +48,8 @@ type server struct {
 	// hidden is a Secret that is in no cache.
 	hidden string
 	absent *utilcache.Expiring
+	// requests are the reads that no cache answered since the last pass.
+	requests int
 }
 
 // indexer has the fake client index as a cache does.
@@ -133,12 +136,24 @@ func newWorld(t *testing.T) *server {
 	return w
 }
 
+// counted counts reads.
+type counted struct {
+	client.Reader
+
+	requests *int
+}
+
+func (c counted) Get(ctx context.Context, key client.ObjectKey, into client.Object, with ...client.GetOption) error {
+	*c.requests++
+	return c.Reader.Get(ctx, key, into, with...)
+}
+
 // start starts the publisher, which remembers nothing.
 func (w *server) start() {
 	w.t.Helper()
 	var err error
 	w.publisher, err = publisher.New(publisher.Config{
-		Client: partly{w.shown, w}, Live: w.shown,
+		Client: partly{w.shown, w}, Live: counted{w.shown, &w.requests},
 		Memory: &world.Memory{
 			Cached: partly{w.shown, w}, Live: w.shown, Mapper: mapper{}, Known: w.absent,
 		},
@@ -358,6 +373,37 @@ func TestReconcile_MeetsASecretThatNoCacheHas(t *testing.T) {
 			!strings.HasPrefix(condition, test.condition) || (condition == "") != (test.condition == "") {
 			t.Errorf("%s: writes %q, condition %q, again after %s, %v", name, writes, condition, again, err)
 		}
+	}
+}
+
+// TestReconcile_AsksOnceAMinuteForANameThatIsTaken has a Secret that no cache has at the name of an output.
+func TestReconcile_AsksOnceAMinuteForANameThatIsTaken(t *testing.T) {
+	t.Parallel()
+	const env = "prod-proxy-outputs"
+	w := newWorld(t)
+	clock := clocktesting.NewFakeClock(time.Now())
+	w.absent = utilcache.NewExpiringWithClock(clock)
+	w.edit(annotated(contract.AnnotationPublish, "env"))
+	w.secret(env, func(*corev1.Secret) {})
+	w.hidden = env
+	w.start()
+	for _, step := range []struct {
+		later    time.Duration
+		requests int
+	}{{0, 2}, {0, 0}, {59 * time.Second, 0}, {time.Second, 2}, {time.Second, 0}} {
+		clock.Step(step.later)
+		w.requests = 0
+		writes, condition, again, err := w.pass()
+		if requests := len(writes) + w.requests; err != nil || again != time.Minute || requests != step.requests ||
+			!strings.HasPrefix(condition, "False NameTaken ") {
+			t.Errorf("after %s more: %d requests, condition %q, again after %s, %v", step.later, requests, condition, again, err)
+		}
+	}
+	w.secret(env, func(s *corev1.Secret) { s.Name = "" })
+	clock.Step(time.Minute)
+	if writes, condition, _, err := w.pass(); err != nil || !slices.Equal(writes, []string{"create " + env}) ||
+		!strings.HasPrefix(condition, "True ") {
+		t.Errorf("a free name: writes %q, condition %q, %v", writes, condition, err)
 	}
 }
 

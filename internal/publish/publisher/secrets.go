@@ -66,6 +66,9 @@ func (p *pass) owns(secret client.Object, output string) bool {
 // takenDelay is when to check again for an object that another made under a name of an output, which is not watched.
 const takenDelay = time.Minute
 
+// takenKey is what Memory.Known has of such an object until then.
+type takenKey client.ObjectKey
+
 // taken reports that another made an object of that name.
 func (p *pass) taken(kind, name string) {
 	p.out.Add(contract.ReasonNameTaken, "%s %s/%s exists and was not written by %s for this Cluster; delete or rename it",
@@ -84,6 +87,10 @@ func (p *pass) create(ctx context.Context, wanted publish.Secret) error {
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("reading Secret %s: %w", key, err)
 	}
+	if _, taken := p.Memory.Known.Get(takenKey(key)); taken {
+		p.taken("Secret", wanted.Name)
+		return nil
+	}
 	ctrl.LoggerFrom(ctx).Info("Creating Secret of outputs", "Secret", klog.KObj(desired))
 	err := p.Client.Create(ctx, desired)
 	if apierrors.IsAlreadyExists(err) { // the cache is behind, or does not have it
@@ -94,6 +101,7 @@ func (p *pass) create(ctx context.Context, wanted publish.Secret) error {
 		if p.owns(current, wanted.Output) {
 			return controller.CacheBehind("Secret", current)
 		}
+		p.Memory.Known.Set(takenKey(key), true, takenDelay)
 		p.taken("Secret", wanted.Name)
 		return nil
 	}
