@@ -12,6 +12,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet"
 	inplace "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/publisher"
 )
 
 func main() {
@@ -23,6 +24,7 @@ func main() {
 func capabilities() []kit.Capability {
 	return []kit.Capability{
 		inplace.New(),
+		publisher.NewCapability(),
 		offline.New(),
 		explain.New(),
 		fleet.New(),

@@ -77,7 +77,7 @@ func NewRoot(streams kit.Streams, capabilities ...kit.Capability) *cobra.Command
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl capi-proxy"}
 	}
 	root.SuggestionsMinimumDistance = 2
-	root.AddCommand(newManager(streams), newHooks(streams), newVersion(streams))
+	root.AddCommand(newManager(streams, capabilities), newHooks(streams), newVersion(streams))
 	for _, one := range capabilities {
 		root.AddCommand(one.Commands(streams, capabilities)...)
 	}

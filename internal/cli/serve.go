@@ -11,8 +11,13 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/manager"
 )
 
-func newManager(streams kit.Streams) *cobra.Command {
+func newManager(streams kit.Streams, capabilities []kit.Capability) *cobra.Command {
 	var o manager.Options
+	for _, one := range capabilities {
+		if extension, runs := one.(manager.Extension); runs {
+			o.Extensions = append(o.Extensions, extension)
+		}
+	}
 	cmd := &cobra.Command{
 		Use:   "manager",
 		Short: "Run the controller in a management cluster",

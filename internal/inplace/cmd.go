@@ -1,4 +1,4 @@
-package workload
+package inplace
 
 import (
 	"errors"
@@ -17,20 +17,6 @@ import (
 
 // exitLeft says that a node is neither as it was nor as it should be.
 const exitLeft = 3
-
-// Capability implements kit.Capability.
-type Capability struct{}
-
-// New returns the capability to change running nodes.
-func New() Capability { return Capability{} }
-
-// Commands implements kit.Capability.
-func (Capability) Commands(streams kit.Streams, _ []kit.Capability) []*cobra.Command {
-	return []*cobra.Command{newNode(streams)}
-}
-
-// Probe is the command that asks from a node, for command check.
-func (Capability) Probe() []string { return []string{"node", "probe"} }
 
 func newNode(streams kit.Streams) *cobra.Command {
 	cmd := &cobra.Command{

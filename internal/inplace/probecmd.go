@@ -1,4 +1,4 @@
-package workload
+package inplace
 
 import (
 	"encoding/json"

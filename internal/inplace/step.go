@@ -42,8 +42,8 @@ type Step struct {
 	nodes *cache.Expiring
 }
 
-// New returns a Step. live reads from the API server of the management cluster, and now is the clock.
-func New(clusters *remote.Clusters, live client.Reader, pods NodePods, now func() time.Time) *Step {
+// NewStep returns a Step. live reads from the API server of the management cluster, and now is the clock.
+func NewStep(clusters *remote.Clusters, live client.Reader, pods NodePods, now func() time.Time) *Step {
 	return &Step{clusters: clusters, live: live, pods: pods, now: now, nodes: cache.NewExpiring()}
 }
 

@@ -164,7 +164,7 @@ func (c *clusters) start() {
 	connect := func(context.Context, client.ObjectKey) (remote.Connection, error) {
 		return remote.Connection{Client: c.workload, Close: func() {}}, nil
 	}
-	step := inplace.New(remote.NewClusters(connect, clock), shown, inplace.NodePods{Image: c.image, PullPolicy: "Always"}, clock)
+	step := inplace.NewStep(remote.NewClusters(connect, clock), shown, inplace.NodePods{Image: c.image, PullPolicy: "Always"}, clock)
 	var err error
 	c.controller, err = controller.New(controller.Config{
 		Client: shown, Live: shown, Now: clock, Steps: []controller.Step{step}, Recorder: recorder{},

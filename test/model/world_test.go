@@ -130,7 +130,7 @@ func (w *model) start() {
 	}, now)
 	outputs.Applier = remote.NewApplier(clusters)
 	if w.nodes != nil {
-		config.Steps = []controller.Step{inplace.New(clusters, live, pods, now)}
+		config.Steps = []controller.Step{inplace.NewStep(clusters, live, pods, now)}
 	}
 	var err error
 	w.controller, err = controller.New(config)

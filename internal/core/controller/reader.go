@@ -93,6 +93,8 @@ func (r Reader) Collect(ctx context.Context, cluster settings.Cluster, templates
 		case p.Bootstrap.Name == "":
 			found.Note("%s has its own bootstrap data and is not patched", p)
 			continue
+		case p.Bootstrap.Kind != p.BootstrapKind() && p.Override == contract.SecretNone:
+			continue
 		case p.Bootstrap.Kind != p.BootstrapKind():
 			found.Add(contract.ReasonTemplateNotSupported,
 				"%s uses %s %s, which cannot be patched, as it is not kubeadm's; see docs/scope.md, and set annotation %s: %s "+

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -25,16 +24,16 @@ func (o Options) check() error {
 	if _, err := o.installation(nil); err != nil {
 		return FlagError{err}
 	}
-	switch policy := corev1.PullPolicy(o.NodeImagePullPolicy); policy {
-	case corev1.PullAlways, corev1.PullIfNotPresent:
-	default:
-		return usagef("--node-image-pull-policy %q: neither %s nor %s", policy, corev1.PullAlways, corev1.PullIfNotPresent)
-	}
 	switch {
 	case o.SyncPeriod <= 0: // none at all for 0, and without a pause for less
 		return usagef("--sync-period %s: use a longer time, for example 10m", o.SyncPeriod)
 	case o.Concurrency < 1:
 		return usagef("--concurrency %d: use 1 or more", o.Concurrency)
+	}
+	for _, extension := range o.Extensions {
+		if err := extension.Check(); err != nil {
+			return FlagError{err}
+		}
 	}
 	return firstOf(o.Serving.check(), o.checkFeatures())
 }

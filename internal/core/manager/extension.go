@@ -17,8 +17,9 @@ import (
 type Extension interface {
 	// AddFlags adds its flags to those of command manager.
 	AddFlags(groups *cliflag.NamedFlagSets)
+	// Check says which of its flags cannot be used.
+	Check() error
 	// SetupWithManager adds its controllers to mgr, and returns what it adds to the passes over Clusters, nil if nothing.
-	// A mistake in its flags is a FlagError.
 	SetupWithManager(ctx context.Context, mgr ctrl.Manager, core Core) (controller.Step, error)
 }
 

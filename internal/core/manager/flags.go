@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	cliflag "k8s.io/component-base/cli/flag"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -48,13 +47,6 @@ func (o *Options) addClusterFlags(f *pflag.FlagSet) {
 		"interval at which a Cluster is reconciled even if nothing changed")
 	f.Float32Var(&o.QPS, "kube-api-qps", 100, "requests per second to the API server")
 	f.IntVar(&o.Burst, "kube-api-burst", 200, "burst of requests to the API server")
-	f.StringVar(&o.NodeImage, "node-image", "", "image of this program as nodes of workload clusters pull it: serves "+
-		"Clusters with rollout "+contract.RolloutInPlace+"; empty: not served")
-	f.StringVar(&o.NodePullSecret, "node-image-pull-secret", "", "Secret of type kubernetes.io/dockerconfigjson in "+
-		"namespace "+contract.NodesNamespace+" of workload clusters, with which nodes pull --node-image; empty: none")
-	f.StringVar(&o.NodeImagePullPolicy, "node-image-pull-policy", string(corev1.PullAlways), "when a node with new files "+
-		"pulls --node-image: "+string(corev1.PullAlways)+" proves the files, or "+string(corev1.PullIfNotPresent)+
-		" for nodes that have the image and no registry")
 }
 
 func (o *Options) addServerFlags(groups *cliflag.NamedFlagSets) {

@@ -30,9 +30,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/webhook"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/publisher"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/remote"
 )
 
 // Run runs the manager until ctx ends. The flags that were given go to the first line of logs.
@@ -149,21 +146,17 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 		Installation: installation, Known: cache.NewExpiring(),
 		Now: time.Now, //nolint:forbidigo // the clock enters here
 	}
-	extended, err := o.extend(ctx, mgr, Core{
+	steps, err := o.extend(ctx, mgr, Core{
 		Memory: memory, Scope: o.scope(), Concurrency: o.Concurrency, Now: memory.Now,
 	})
 	if err != nil {
 		return err
 	}
-	clusters := remote.NewClusters(remote.Connect(mgr.GetAPIReader()), time.Now) //nolint:forbidigo // the clock enters here
-	nodes := inplace.New(clusters, mgr.GetAPIReader(), inplace.NodePods{
-		Image: o.NodeImage, PullSecret: o.NodePullSecret, PullPolicy: o.NodeImagePullPolicy,
-	}, time.Now) //nolint:forbidigo // the clock enters here
 	c, err := controller.New(controller.Config{
 		Client:      mgr.GetClient(),
 		Live:        mgr.GetAPIReader(),
 		Memory:      memory,
-		Steps:       append(extended, nodes),
+		Steps:       steps,
 		Admission:   o.webhooks(),
 		Recorder:    mgr.GetEventRecorder(contract.Name),
 		Now:         time.Now, //nolint:forbidigo // the clock enters here
@@ -177,17 +170,6 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	}
 	if err := c.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up controller: %w", err)
-	}
-	outputs, err := publisher.New(publisher.Config{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Memory: memory,
-		Applier: remote.NewApplier(clusters), Scope: o.scope(),
-		Now: time.Now, Concurrency: o.Concurrency, //nolint:forbidigo // the clock enters here
-	})
-	if err != nil {
-		return fmt.Errorf("setting up controller of outputs: %w", err)
-	}
-	if err := outputs.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("setting up controller of outputs: %w", err)
 	}
 	if err := metrics.Registry.Register(c.Metrics(o.MetricsPerCluster)); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)

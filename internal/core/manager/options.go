@@ -46,12 +46,6 @@ type Options struct {
 	FeatureGates map[string]bool
 	// Extensions are the capabilities that run beside the core.
 	Extensions []Extension
-	// NodeImage is the image that changes nodes in place; empty if that is not installed.
-	NodeImage string
-	// NodePullSecret is the Secret of workload clusters with which nodes pull that image; empty for none.
-	NodePullSecret string
-	// NodeImagePullPolicy is when a node pulls it with new files: PullAlways or PullIfNotPresent.
-	NodeImagePullPolicy string
 }
 
 // scope returns the Clusters that the manager serves.
