@@ -37,7 +37,7 @@ func TestMigrationPage_ExamplesAreWhatThePageSays(t *testing.T) {
 			checkAfter(t, example, secret)
 		}
 	}
-	if counts["before"] != 5 || counts["after"] != 5 || counts["Secret"] != 1 {
+	if counts["before"] != 5 || counts["after"] != 2 || counts["Secret"] != 1 {
 		t.Errorf("blocks %v", counts)
 	}
 }
