@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -75,6 +76,7 @@ func TestRelease_IsTheSameTwice(t *testing.T) {
 		t.Errorf("%d files, and then %d", len(first), len(second))
 	}
 	checkChecksums(t, first)
+	checkStartPage(t, first)
 	checkComponents(t, first)
 	checkInPlace(t, first)
 	checkAdded(t, first)
@@ -89,6 +91,43 @@ func TestRelease_IsTheSameTwice(t *testing.T) {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(first)),
 			func(name string) bool { found, _ := filepath.Match(pattern, name); return found }) {
 			t.Errorf("there is no %s", pattern)
+		}
+	}
+}
+
+// checkStartPage runs the commands that docs/start.md shows for a folder.
+func checkStartPage(t *testing.T, files map[string][]byte) {
+	t.Helper()
+	folder := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(folder, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "start.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## 1. ")
+	section, _, _ = strings.Cut(section, "\n## 2. ")
+	said := ""
+	for line := range strings.Lines(section) {
+		command, is := strings.CutPrefix(line, "    ")
+		if !is || strings.HasPrefix(command, "cd ") || strings.HasPrefix(command, "capi-proxy-patcher ") {
+			continue
+		}
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
+		cmd.Dir = folder
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", command, err, out)
+		}
+		said += string(out)
+	}
+	for _, want := range []string{components + ": OK\n", "/capi-proxy-patcher:" + releaseVersion + "\n"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no command of docs/start.md prints %q:\n%s", want, said)
 		}
 	}
 }
