@@ -10,9 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -162,35 +161,11 @@ func (u tenant) runs(t *testing.T, args ...string) {
 		}
 		return
 	}
-	// The Lease and the Deployments of the manager may be unreadable; the command then says so and goes on.
+	// status says that it may not read the Lease of the manager, and goes on. With --fail-on it may find something, too.
 	said := errs.String()
-	if status != 0 || strings.Contains(said, "incomplete") || strings.Contains(said, "are not shown") {
-		t.Errorf("%q: exit status %d: %s%s", args, status, out.String(), said)
-	}
-}
-
-// TestPages_KustomizationsAreAccepted has kubectl apply and delete each folder that README.md, docs/start.md and
-// docs/install.md name, as they say it but as dry runs of the API server.
-func TestPages_KustomizationsAreAccepted(t *testing.T) {
-	line := regexp.MustCompile("kubectl (apply|delete) -k (config/[a-z-]+)")
-	var ran []string
-	for _, name := range []string{"README.md", "docs/start.md", "docs/install.md"} {
-		page, err := os.ReadFile(filepath.Join("../..", name))
-		if err != nil {
-			t.Fatal(err)
+	for _, lack := range []string{"incomplete", "are not shown", "cannot be read"} {
+		if status != 0 && !slices.Contains(args, "--fail-on") || strings.Contains(said, lack) {
+			t.Errorf("%q: exit status %d: %s%s", args, status, out.String(), said)
 		}
-		for _, match := range line.FindAllStringSubmatch(string(page), -1) {
-			if slices.Contains(ran, match[0]) {
-				continue
-			}
-			ran = append(ran, match[0])
-			if out, err := kubectl(t, "", match[1], "-k", "../../"+match[2], "--dry-run=server"); err != nil &&
-				(match[1] == "apply" || !strings.Contains(out, "NotFound")) {
-				t.Errorf("%s: %v\n%s", match[0], err, out)
-			}
-		}
-	}
-	if len(ran) != 3 {
-		t.Errorf("commands %q", ran)
 	}
 }
