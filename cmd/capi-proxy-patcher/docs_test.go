@@ -89,12 +89,11 @@ func TestTables_OfFlags(t *testing.T) {
 func TestTables_OfReasons(t *testing.T) {
 	both := []string{
 		contract.ReasonInternalError, contract.ReasonInvalidSettings, contract.ReasonSettingsNotFound, contract.ReasonNameTaken,
-		contract.ReasonWaitingForEndpoint,
+		contract.ReasonTooLarge, contract.ReasonWaitingForEndpoint,
 	}
 	published := append([]string{
 		contract.ReasonPublished, contract.ReasonInvalidOutput, contract.ReasonCredentialsWithheld, contract.ReasonKubernetesTooOld,
-		contract.ReasonTooLarge, contract.ReasonDeliveryFailed, contract.ReasonInPlaceNotInstalled, contract.ReasonDelivering,
-		contract.ReasonWithdrawing,
+		contract.ReasonDeliveryFailed, contract.ReasonDelivering, contract.ReasonWithdrawing,
 	}, both...)
 	tableOf := map[bool]*tables.Table{
 		false: {Page: "../../docs/reference.md", Name: "reasons of ProxyConfigured", Key: 1},

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -34,20 +33,17 @@ func TestNodeObjects_MeanToAnAPIServerWhatTheySay(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"plain", "pool"} {
-		text, err := os.ReadFile("../../internal/publish/testdata/nodes/" + name + ".yaml")
+		text, err := os.ReadFile("../../internal/inplace/testdata/" + name + ".yaml")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for document := range strings.SplitSeq(string(text), "\n---\n") {
-			object, options := &unstructured.Unstructured{}, []client.CreateOption{client.FieldValidation("Strict")}
+			object := &unstructured.Unstructured{}
 			if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
 				t.Fatal(err)
 			}
 			want := object.DeepCopy()
-			if object.GetKind() != "Namespace" {
-				options = append(options, client.DryRunAll)
-			}
-			if err := user.Create(t.Context(), object, options...); err != nil && object.GetKind() != "Namespace" {
+			if err := user.Create(t.Context(), object, client.FieldValidation("Strict"), client.DryRunAll); err != nil {
 				t.Errorf("%s: %s %s: %v", name, object.GetKind(), object.GetName(), err)
 			}
 			if at := missing(want.Object, object.Object); at != "" {
@@ -57,8 +53,7 @@ func TestNodeObjects_MeanToAnAPIServerWhatTheySay(t *testing.T) {
 				continue
 			}
 			for path, want := range map[string]any{
-				"updateStrategy.rollingUpdate":          nil,
-				"template.spec.serviceAccountName":      nil,
+				"template.spec.serviceAccountName":      contract.Name,
 				"template.spec.hostPID":                 nil,
 				"template.spec.hostIPC":                 nil,
 				"template.spec.restartPolicy":           "Always",
@@ -145,24 +140,13 @@ func TestReadinessEndpoints_LeaveNoMachineBehind(t *testing.T) {
 func TestInPlace_WithoutItsImageIsReported(t *testing.T) {
 	c := oneCluster(t)
 	c.eventuallyReports(contract.ReasonConfigured)
-	published := func(want string) {
-		t.Helper()
-		eventually(t, "condition ProxyPublished", func() string {
-			condition := meta.FindStatusCondition(c.cluster().Status.Conditions, contract.ConditionProxyPublished)
-			if condition == nil && want == "" || condition != nil && condition.Reason == want {
-				return ""
-			}
-			return fmt.Sprint(condition)
-		})
-	}
 	c.edit(func(cluster *clusterv1.Cluster) {
 		cluster.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutInPlace}
 	})
-	published(contract.ReasonInPlaceNotInstalled)
-	if cluster := c.cluster(); cluster.Annotations[contract.AnnotationApplied] != "" {
+	c.eventuallyReports(contract.ReasonInPlaceNotInstalled, "the manager runs without --node-image")
+	if cluster := c.cluster(); cluster.Annotations[contract.AnnotationInPlaceApplied] != "" {
 		t.Errorf("annotations %v", cluster.Annotations)
 	}
 	c.edit(func(cluster *clusterv1.Cluster) { cluster.Annotations = nil })
 	c.eventuallyReports(contract.ReasonConfigured)
-	published("")
 }
