@@ -393,8 +393,12 @@ func TestStep_FromTheAnnotationToItsEnd(t *testing.T) {
 	c.wantPass("a failure", "InPlaceFailed * node a: its Pod cannot be started: CreateContainerError; it keeps its turn since ")
 	c.hold("")
 
+	c.annotate(contract.AnnotationTargets, "what cannot be read")
 	c.enable(contract.LabelDisabledValue)
 	c.wantPass("a removal", "0 of 2 nodes are restored")
+	if got := c.slots(); len(got) != 1 {
+		t.Errorf("slots of a removal: %v", got)
+	}
 	if files := c.files(c.version()); len(files[contract.KeyProxyEnv]) > 0 {
 		t.Error("a removal has files")
 	}
@@ -409,6 +413,25 @@ func TestStep_FromTheAnnotationToItsEnd(t *testing.T) {
 	}
 	if _, left := c.cluster().Annotations[contract.AnnotationInPlaceApplied]; left {
 		t.Error("the Cluster says that objects may be there")
+	}
+}
+
+// TestStep_EndsWithoutAnImage removes the label while the manager runs without --node-image, so that files stay.
+func TestStep_EndsWithoutAnImage(t *testing.T) {
+	t.Parallel()
+	c := newClusters(t)
+	c.pass()
+	c.image = ""
+	c.start()
+	c.wantPass("not installed", "InPlaceNotInstalled ")
+	if got := c.left(); len(got) == 0 {
+		t.Error("what is applied goes")
+	}
+	c.enable(contract.LabelDisabledValue)
+	c.pass()
+	c.pass()
+	if got := c.left(); len(got) > 0 || c.labels() != "a= b=" {
+		t.Errorf("left are %v, labels %s", got, c.labels())
 	}
 }
 
