@@ -356,6 +356,7 @@ func TestInPlace_LeavesOtherClustersAlone(t *testing.T) {
 	if got := asked(); got != "" {
 		t.Errorf("a workload cluster of a Cluster that does not ask was asked by %s", got)
 	}
+	c.joinsAs("cp", bootstrapv1.KubeadmConfigSpec{}, clusterv1.MachineControlPlaneLabel, "")
 	c.annotate(contract.AnnotationRollout, contract.RolloutInPlace)
 	eventually(t, "the workload cluster asked", func() string {
 		if got := asked(); !strings.HasPrefix(got, contract.Name+"/") {
