@@ -71,14 +71,15 @@ func newFollowed(t *testing.T) (followed, func()) {
 		}
 	})
 	c.inPlace = in
-	c.reports("True", contract.ReasonConfigured)
 	var want []string
 	for _, node := range append(nodeNames(), "node-p", "plain") {
 		want = append(want, node+" prod-proxy-files")
 	}
-	if diff := cmp.Diff(want, c.labels()); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
-	}
+	eventually(t, "labels of Nodes", func() string {
+		c.round()
+		return cmp.Diff(want, c.labels())
+	})
+	c.reports("True", contract.ReasonConfigured)
 	return c, stop
 }
 
@@ -201,6 +202,7 @@ func TestInPlace_IsFollowed(t *testing.T) {
 	c.drifts()
 	c.restarts(stop)
 	c.moves()
+	c.isPaused()
 	c.isUnreachable()
 	at := c.updated()
 	c.annotate(contract.AnnotationRollout, "")
@@ -306,6 +308,30 @@ func (c *followed) moves() {
 		}
 		return ""
 	})
+}
+
+// isPaused pauses the Cluster, for which nothing changes meanwhile.
+func (c *followed) isPaused() {
+	c.T.Helper()
+	before, version := c.has("prod-proxy-files")
+	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = new(true) })
+	c.UseProxy(map[string]string{"httpProxy": otherProxyURL})
+	c.annotate(contract.AnnotationRollout, "")
+	c.fence("paused")
+	now := &appsv1.DaemonSet{}
+	if !get(c.inPlace, before.Name, now) || now.Generation != before.Generation || len(c.labels()) != len(nodeNames())+2 {
+		c.T.Errorf("for a paused Cluster the DaemonSet changes:\n%s", cmp.Diff(before.Spec, now.Spec))
+	}
+	c.annotate(contract.AnnotationRollout, contract.RolloutInPlace)
+	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = nil })
+	eventually(c.T, "what was asked for while it was paused", func() string {
+		c.round()
+		if get(c.inPlace, before.Name, now); versionIn(now) == version {
+			return version
+		}
+		return ""
+	})
+	c.reports("True", contract.ReasonConfigured)
 }
 
 // isUnreachable takes the workload cluster away for a while.
