@@ -220,8 +220,14 @@ func TestInPlace_IsFollowed(t *testing.T) {
 func (c *followed) failsOnOneNode() {
 	t := c.T
 	t.Helper()
+	before, _ := c.version("prod-proxy-files", nodeImage)
 	c.UseProxy(map[string]string{"httpProxy": proxyURL, "username": "u", "password": "other"})
-	_, c.fails = c.has("prod-proxy-files")
+	eventually(t, "another version", func() string { // no node begins meanwhile
+		if c.fails, _ = c.version("prod-proxy-files", nodeImage); c.fails == before {
+			return before
+		}
+		return ""
+	})
 	c.says = "applying\n\x1b[31mthe proxy refuses %s \u202e{{\"$(id)\n\n"
 	c.reports("False", contract.ReasonInPlaceFailed, `: [31mthe proxy refuses %s {{"$(id); it keeps its turn since `,
 		"; delete Pod kube-system/", "0 of 5 nodes have the current files of Secret prod-proxy-files, and 1 failed")
