@@ -97,7 +97,7 @@ func TestFiles_TouchNothingThroughALink(t *testing.T) {
 func TestFiles_LockForOne(t *testing.T) {
 	t.Parallel()
 	folder, files := open(t)
-	must(t, os.Mkdir(filepath.Join(folder, "run"), 0o755))
+	must(t, os.Mkdir(filepath.Join(folder, "run"), 0o755)) //nolint:gosec // as on a node
 	other, err := agent.Open(folder)
 	must(t, err)
 	unlock, err := files.Lock(0)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,8 +47,9 @@ const (
 func LeaseName(slot int) string { return fmt.Sprintf("%s-slot-%d", contract.Name, slot) }
 
 // Turn is by what the nodes of a cluster take turns: a node changes while it holds one of the Leases, the slots. The
-// manager makes them, and they belong to their Node: the garbage collector deletes the Lease of a Node that is gone, and
-// the manager makes it again. Nodes of the control plane take slot 0 only, so that two of them never change at a time.
+// manager makes them. A Lease that is held belongs to its Node: the garbage collector deletes it with a Node that is
+// gone, and the manager makes it again. Nodes of the control plane take slot 0 only, so that two of them never change at
+// a time.
 //
 // A node that fails keeps its slot, so a bad version reaches no further node.
 type Turn struct {
@@ -104,7 +106,9 @@ func newServer(config *rest.Config, node string) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	return &server{leases: coordination.Leases(metav1.NamespaceSystem), nodes: core.Nodes(), node: node, limit: requestTime}, nil
+	return &server{
+		leases: coordination.Leases(metav1.NamespaceSystem), nodes: core.Nodes(), node: node, limit: requestTime,
+	}, nil
 }
 
 // bounded cuts answers off.
@@ -144,7 +148,7 @@ func (s *server) update(ctx context.Context, lease *coordinationv1.Lease) error 
 // Take waits until the node holds a slot, as long as ctx lasts. A slot that the node holds already is its own.
 func (t *Turn) Take(ctx context.Context) error {
 	known, next := false, 0 // that the node holds none, and where to look
-	if _, taken := t.until(ctx, func() (taken bool, why string, err error) {
+	_, taken := t.until(ctx, func() (taken bool, why string, err error) {
 		defer func() { known = known && err == nil }() // an update may have come through
 		self, err := t.api.self(ctx)
 		if err != nil {
@@ -180,8 +184,10 @@ func (t *Turn) Take(ctx context.Context) error {
 				}
 			}
 		}
-		return false, "waiting for a turn, which have: " + strings.Join(holders, ", "), nil
-	}); !taken {
+		why = "waiting for a turn; nodes that have one: " + cmp.Or(strings.Join(holders, ", "), "none")
+		return false, why, nil
+	})
+	if !taken {
 		return errors.New("ended while waiting for a turn")
 	}
 	return nil
@@ -241,7 +247,8 @@ func (t *Turn) until(ctx context.Context, try func() (done bool, why string, err
 		switch {
 		case ctx.Err() != nil: // the error may only say that
 		case err != nil:
-			why, pause = "asking the API server for a turn: "+err.Error(), min(2*pause, maxTurnPause) //nolint:mnd // longer each time
+			why = "asking the API server for a turn: " + err.Error()
+			pause = min(2*pause, maxTurnPause) //nolint:mnd // longer each time
 		default:
 			why, pause = waits, t.pause
 		}

@@ -98,12 +98,6 @@ func (r *running) adopt(t *testing.T) {
 			t.Errorf("files of %s (-want +got):\n%s", n.name, diff)
 		}
 	}
-
-	// From here on the test delivers.
-	r.annotate(t, contract.AnnotationRollout+"-")
-	r.user(t, "", "label", "cluster", clusterName, contract.LabelEnabled+"="+contract.LabelEnabledValue)
-	r.deliver(t, r.generated(t))
-	r.rolledOut(t)
 }
 
 // restore removes the label of the Cluster, and waits until nothing of the product is in the workload cluster.
@@ -111,8 +105,8 @@ func (r *running) restore(t *testing.T) {
 	t.Helper()
 	r.user(t, "", "label", "cluster", clusterName, contract.LabelEnabled+"-")
 	waitUntil(t, "the workload cluster to have nothing of the product", func() bool {
-		_, applied := r.shown(t).Annotations[contract.AnnotationApplied]
-		return !applied && r.first.kubectl(t, "get", "namespace", contract.NodesNamespace, "--ignore-not-found") == ""
+		return !strings.Contains(r.first.kubectl(t, "get", "daemonsets,secrets,leases,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings",
+			"--namespace=kube-system", "-o", "name"), "/"+contract.Name)
 	})
 	if left := r.first.kubectl(t, "get", "nodes", "--selector", contract.LabelNodeFiles, "-o", "name"); left != "" {
 		t.Errorf("labelled are %s", left)

@@ -4,7 +4,6 @@ package kubernetes_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -20,13 +19,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace/agent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/lab"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
 
@@ -42,8 +37,6 @@ const (
 
 	// applyWithin is how long one node may take.
 	applyWithin = 6 * time.Minute
-	// driftWithin is how long a difference may stay unnoticed.
-	driftWithin = 5 * time.Minute
 
 	stepDeliver = "files for running nodes arrive, and nothing is restarted"
 	stepCheck   = "node check names a drop-in that takes a variable away"
@@ -51,9 +44,6 @@ const (
 	stepRotate  = "in place: a new password, the old one being refused"
 	stepTrust   = "in place: a CA is added and removed"
 	stepWrong   = "in place: a wrong password stops at one node, before it writes"
-	stepBack    = "in place: certificates that cannot be installed are put back"
-	stepDrift   = "in place: a file changed by hand is shown, and mended by a new Pod"
-	stepCut     = "in place: the power fails in the middle"
 
 	// askAPI asks kube-apiserver until a file appears, and prints when it answered, in milliseconds.
 	askAPI = `until [ -e /run/stop-asking ]; do
@@ -68,15 +58,13 @@ type running struct {
 	cluster
 	first, worker node
 	values        map[string]string // of the proxy Secret
-	options       settings.Options  // of the files that are delivered
-	version       string            // that is delivered
 }
 
 func (r *running) nodes() []node { return []node{r.first, r.worker} }
 
-// inPlace changes the proxy of nodes that run. The manager delivers it, up to the steps whose files it would not.
+// inPlace changes the proxy of nodes that run, first without the manager, then by it.
 func (s *suite) inPlace(t *testing.T) {
-	r := &running{suite: s, options: settings.Options{Targets: contract.Targets()}, values: map[string]string{
+	r := &running{suite: s, values: map[string]string{
 		contract.KeyHTTPProxy: rotatingURL, contract.KeyUsername: "rotating", contract.KeyPassword: oldRotating,
 		contract.KeyTrustedCA:          string(s.authority.PEM),
 		contract.KeyReadinessEndpoints: "https://" + registryHost + "/v2/",
@@ -105,10 +93,7 @@ func (s *suite) inPlace(t *testing.T) {
 		{"a new password", r.rotate},
 		{"a CA is added and removed", r.trust},
 		{"a wrong password", r.wrong},
-		{"drift", r.drift},
 		{"the label goes, and comes back where drop-ins are somebody else's", r.adopt},
-		{"certificates that cannot be installed", r.putBack},
-		{"the power fails", r.powerCut},
 	} {
 		if !t.Run(step.name, step.run) {
 			return
@@ -335,85 +320,6 @@ func (r *running) wrong(t *testing.T) {
 	}
 }
 
-// putBack gives the nodes a bundle that the command of their trust store refuses, after files are written.
-func (r *running) putBack(t *testing.T) {
-	t.Helper()
-	r.report.Step(t, stepBack)
-	good, bad := r.generated(t), r.generated(t)
-	bad[contract.KeyTrustedCABundle] = append(bad[contract.KeyTrustedCABundle], "-----BEGIN CERTIFICATE-----\n"...)
-	const command = "/usr/sbin/update-ca-certificates"
-	for _, n := range r.nodes() {
-		n.MustRun(t, "sh", "-c", "mv "+command+" "+command+".real && cat >"+command+" <<'END' && chmod 755 "+command+"\n#!/bin/sh\n"+
-			"for f in /usr/local/share/ca-certificates/capi-proxy-patcher-*; do ! grep -q BEGIN $f || grep -q END $f || exit 1; done\nexec "+command+".real \"$@\"\nEND\n")
-	}
-	r.deliver(t, bad)
-	message := r.failure(t)
-	if !strings.Contains(message, "; the previous files were restored") {
-		t.Errorf("says %s", message)
-	}
-	r.untouched(t, good, nil)
-	r.report.Saw(t, stepBack, "%s", message)
-	for _, n := range r.nodes() {
-		if out, err := n.Run("cripull", pauseImage); err != nil {
-			t.Errorf("%s does not pull: %s %v", n.name, out, err)
-		}
-	}
-	for _, n := range r.nodes() {
-		n.MustRun(t, "mv", command+".real", command)
-	}
-	r.deliver(t, good)
-	r.rolledOut(t)
-}
-
-func (r *running) drift(t *testing.T) {
-	t.Helper()
-	r.report.Step(t, stepDrift)
-	before := vocabulary.ProxyVariables(r.worker.Environ(t, "kubelet"))
-	if !slices.Contains(strings.Split(before["NO_PROXY"], ","), inPlaceWorker) {
-		t.Errorf("NO_PROXY lacks the own address, so this shows nothing: %s", before["NO_PROXY"])
-	}
-	r.worker.MustRun(t, "sh", "-c", "echo '# by hand' >>"+contract.PathProxyEnv+" && rm "+contract.PathNodeEnv)
-	begin := time.Now() //nolint:forbidigo // how long it takes is what is measured
-	r.first.WaitFor(t, driftWithin, "sh", "-c", `kubectl --kubeconfig=/etc/kubernetes/admin.conf get pods \
---namespace=`+contract.NodesNamespace+` --field-selector=spec.nodeName=`+r.worker.host+` \
--o jsonpath='{.items[*].status.conditions[?(@.type=="Ready")].status}' | grep -q False`)
-	r.report.Saw(t, stepDrift, "shown after %d s", int(time.Since(begin).Seconds()))
-	pod := r.pod(t, r.worker)
-	log := r.first.kubectl(t, "logs", pod, "--namespace="+contract.NodesNamespace, "--container=watch")
-	if !strings.Contains(log, "not as in the mounted Secret: "+contract.PathProxyEnv+", "+contract.PathNodeEnv) {
-		t.Errorf("says %s", log)
-	}
-	r.first.kubectl(t, "delete", "pod", pod, "--namespace="+contract.NodesNamespace)
-	r.rolledOut(t)
-	r.haveFiles(t, r.generated(t))
-	if diff := cmp.Diff(before, vocabulary.ProxyVariables(r.worker.Environ(t, "kubelet"))); diff != "" {
-		t.Errorf("variables of kubelet (-want +got):\n%s", diff)
-	}
-}
-
-// powerCut ends the worker while it changes.
-func (r *running) powerCut(t *testing.T) {
-	t.Helper()
-	r.report.Step(t, stepCut)
-	r.values[contract.KeyNoProxy] = "power.example.org"
-	r.changeSecret(t)
-	want := r.generated(t)
-	r.deliver(t, want)
-	r.worker.WaitFor(t, applyWithin, "test", "-e", journalFolder)
-	r.worker.Kill(t)
-	r.worker.Start(t)
-	r.rolledOut(t)
-	r.haveFiles(t, want)
-	if env := r.worker.Environ(t, "containerd"); !strings.Contains(env["NO_PROXY"], "power.example.org") {
-		t.Errorf("containerd has NO_PROXY %s", env["NO_PROXY"])
-	}
-	if log := r.log(t, r.worker); !strings.Contains(log, "continuing after an interruption") {
-		t.Errorf("the power did not fail in the middle: %s", log)
-	}
-	r.report.Saw(t, stepCut, "comes back with the new files, in force")
-	r.saw(t, stepCut, r.worker)
-}
-
 // change changes the proxy Secret and waits until every node has what is generated from it.
 func (r *running) change(t *testing.T) {
 	t.Helper()
@@ -447,19 +353,28 @@ func (c cluster) generatedSecret(t *testing.T) *corev1.Secret {
 	return secret
 }
 
-// input is what the manager makes the objects for nodes of.
-func (r *running) input(secret *corev1.Secret) publish.NodeFiles {
-	pods := workload.NodePods{Image: registryHost + "/capi-proxy-patcher:v1", PullPolicy: string(corev1.PullAlways)}
-	return pods.Input(clusterName, r.options, secret)
-}
-
-// waitApplied waits until the manager has let both nodes apply what is generated, and says so.
+// waitApplied waits until both nodes have the files of the generated Secret, their Pods are ready, and the manager says
+// so.
 func (r *running) waitApplied(t *testing.T) {
 	t.Helper()
-	r.version = r.input(r.generatedSecret(t)).Version()
-	waitUntil(t, "the label of both nodes", func() bool {
-		labelled := r.first.kubectl(t, "get", "nodes", "--selector", contract.LabelNodeFiles+"="+r.version, "-o", "name")
-		return strings.Count(labelled, "\n") == len(r.nodes())
+	want := r.generated(t)
+	waitUntil(t, "both nodes to have the files and Pods that are ready", func() bool {
+		for _, n := range r.nodes() {
+			for path, key := range map[string]string{contract.PathProxyEnv: contract.KeyProxyEnv, contract.PathTrustedCA: contract.KeyTrustedCABundle} {
+				if got, err := n.Run("cat", path); err != nil || got != string(want[key]) {
+					return false
+				}
+			}
+		}
+		ready := 0
+		for _, pod := range r.pods(t) {
+			if slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+			}) {
+				ready++
+			}
+		}
+		return ready == len(r.nodes())
 	})
 	r.waitCondition(t, contract.ReasonConfigured, "")
 }
@@ -489,42 +404,6 @@ func (r *running) shown(t *testing.T) *clusterv1.Cluster {
 func (r *running) annotate(t *testing.T, annotations ...string) {
 	t.Helper()
 	r.user(t, "", append([]string{"annotate", "--overwrite", "cluster", clusterName}, annotations...)...)
-}
-
-// deliver applies the objects to the workload cluster, as the manager does, and lets the worker apply them.
-func (r *running) deliver(t *testing.T, data map[string][]byte) {
-	t.Helper()
-	secret := r.generatedSecret(t)
-	secret.Data = data
-	in := r.input(secret)
-	objects, err := in.Objects()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.first.apply(t, string(objects))
-	r.version = in.Version()
-	r.grant(t, r.worker)
-}
-
-// grant lets a node apply what is delivered.
-func (r *running) grant(t *testing.T, n node) {
-	t.Helper()
-	r.first.kubectl(t, "label", "--overwrite", "node", n.host, contract.LabelNodeFiles+"="+r.version)
-}
-
-// rolledOut lets one node after the other apply what is delivered.
-func (r *running) rolledOut(t *testing.T) {
-	t.Helper()
-	for _, n := range []node{r.worker, r.first} {
-		r.grant(t, n)
-		waitUntil(t, "a Pod on "+n.name+" that is ready", func() bool {
-			return slices.ContainsFunc(r.pods(t), func(pod corev1.Pod) bool {
-				return pod.Spec.NodeName == n.host && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-					return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-				})
-			})
-		})
-	}
 }
 
 // haveFiles checks the files of each node, and that nothing of before is left.
@@ -574,43 +453,19 @@ func (r *running) machineNames(t *testing.T) []string {
 	return strings.Fields(r.user(t, "", "get", "machines", "-o", "name"))
 }
 
-// pods are those of what is delivered.
+// pods are those by which the manager changes nodes.
 func (r *running) pods(t *testing.T) []corev1.Pod {
 	t.Helper()
 	var list corev1.PodList
-	if err := json.Unmarshal([]byte(r.first.kubectl(t, "get", "pods", "--namespace="+contract.NodesNamespace,
-		"--selector="+contract.LabelNodeFiles+"="+r.version, "-o", "json")), &list); err != nil {
-		t.Fatal(err)
-	}
+	decode(t, r.first.kubectl(t, "get", "pods", "--namespace=kube-system", "--selector=app.kubernetes.io/name="+contract.NodesApp,
+		"-o", "json"), &list)
 	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() })
-}
-
-// failure waits until a Pod says why it cannot apply.
-func (r *running) failure(t *testing.T) string {
-	t.Helper()
-	message := ""
-	waitUntil(t, "a Pod that fails", func() bool {
-		failed := false
-		for _, pod := range r.pods(t) {
-			for _, status := range pod.Status.InitContainerStatuses {
-				for _, state := range []corev1.ContainerState{status.State, status.LastTerminationState} {
-					if state.Terminated != nil && state.Terminated.ExitCode != 0 {
-						failed, message = true, state.Terminated.Message
-						break
-					}
-				}
-			}
-		}
-		return failed
-	})
-	lines := strings.Split(strings.TrimSpace(message), "\n")
-	return lines[len(lines)-1] // those before it are steps
 }
 
 // log is what the apply of a node has written.
 func (r *running) log(t *testing.T, n node) string {
 	t.Helper()
-	return r.first.kubectl(t, "logs", r.pod(t, n), "--namespace="+contract.NodesNamespace, "--container=apply")
+	return r.first.kubectl(t, "logs", r.pod(t, n), "--namespace=kube-system", "--container=apply")
 }
 
 // pod is the name of the Pod of the DaemonSet on a node.
