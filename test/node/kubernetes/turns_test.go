@@ -95,11 +95,11 @@ func (r *running) hand(t *testing.T, data map[string][]byte) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mounts := "- " // a mount would make the folder again on a node without files
+	mounts, pull := "- ", "Always"
 	if !patch.HasMark(string(data[contract.KeySetup])) {
-		mounts = "# "
+		mounts, pull = "# ", "IfNotPresent" // a mount would make the folder again, and without a proxy nothing can be pulled
 	}
-	r.first.apply(t, strings.NewReplacer("VERSION", version, "DATA", string(text), "# PRODUCT ", mounts).Replace(turnsManifest))
+	r.first.apply(t, strings.NewReplacer("VERSION", version, "DATA", string(text), "# PRODUCT ", mounts, "PULL", pull).Replace(turnsManifest))
 	return version
 }
 
