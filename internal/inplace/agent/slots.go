@@ -90,7 +90,7 @@ type server struct {
 
 // newServer returns a server that is asked without a proxy, and whose answers are bounded and follow no redirect.
 func newServer(config *rest.Config, node string) (*server, error) {
-	config.UserAgent, config.DisableCompression = contract.Name, true
+	config.UserAgent, config.DisableCompression, config.WarningHandler = contract.Name, true, rest.NoWarnings{}
 	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } //nolint:nilnil // none
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
 	client, err := rest.HTTPClientFor(config)
