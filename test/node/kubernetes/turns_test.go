@@ -96,7 +96,9 @@ func (r *running) hand(t *testing.T, data map[string][]byte) string {
 		t.Fatal(err)
 	}
 	mounts, pull := "- ", "Always"
-	if !patch.HasMark(string(data[contract.KeySetup])) {
+	if files, err := patch.ReadNodeData(data); err != nil {
+		t.Fatal(err)
+	} else if len(files) == 0 {
 		mounts, pull = "# ", "IfNotPresent" // a mount would make the folder again, and without a proxy nothing can be pulled
 	}
 	r.first.apply(t, strings.NewReplacer("VERSION", version, "DATA", string(text), "# PRODUCT ", mounts, "PULL", pull).Replace(turnsManifest))
