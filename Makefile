@@ -89,14 +89,18 @@ image: ## Build the image for PLATFORMS into out/image, an OCI layout, and print
 release: ## Write the folder of release VERSION into out/release, for clusterctl: components, chart, programs, image, SBOM, checksums.
 	@[[ '$(VERSION)' == v[0-9]*.[0-9]*.[0-9]* ]] || { echo "make release: VERSION is $(VERSION); use one like VERSION=v1.2.3" >&2; exit 2; }
 	@go run ./hack/release -check -version '$(VERSION)'
-	@$(BUILD_IMAGE) '$(RELEASE_OUT)' >/dev/null
-	@rm -rf '$(RELEASE_OUT)/programs'; for platform in $(PROGRAMS); do \
+	@echo "==> image for $(PLATFORMS), and its bills of materials"; $(BUILD_IMAGE) '$(RELEASE_OUT)' >/dev/null
+	@rm -rf '$(RELEASE_OUT)/programs'; for platform in $(PROGRAMS); do echo "==> program for $$platform"; \
 	GOOS=$${platform%/*} GOARCH=$${platform#*/} $(BUILD_PROGRAM) -o "$(RELEASE_OUT)/programs/$${platform/\//-}/" ./cmd/capi-proxy-patcher; cp LICENSE "$(RELEASE_OUT)/programs/$${platform/\//-}/"; done
-	@go run ./hack/chart -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -out '$(RELEASE_OUT)/chart/capi-proxy-patcher' 2> >(grep -v "'vars' is deprecated" >&2)
-	@go run ./hack/release -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -downloads '$(DOWNLOADS)' -out '$(RELEASE_OUT)'
-	@cp -R templates/*.yaml config/components/monitoring/{dashboard.json,kube-state-metrics.yaml} '$(RELEASE_OUT)'/{image,sbom/*} '$(RELEASE_FOLDER)'
-	@cd '$(RELEASE_FOLDER)'; find * -type f | LC_ALL=C sort | xargs sha256sum >../checksums.txt; mv ../checksums.txt .
-	@rm -rf '$(RELEASE_OUT)'/{image,sbom,programs,chart}
+	@echo "==> licences of its modules"; log='$(RELEASE_OUT)/licences.log'; program=$$($(TOOL) -n go-licenses); \
+	GOOS=linux "$$program" report ./cmd/capi-proxy-patcher --template hack/release/licences.tpl >'$(RELEASE_OUT)/licences.txt' 2>"$$log" || { cat "$$log" >&2; exit 1; }
+	@echo "==> chart"; go run ./hack/chart -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -out '$(RELEASE_OUT)/chart/capi-proxy-patcher' 2> >(grep -v "'vars' is deprecated" >&2)
+	@echo "==> $(RELEASE_FOLDER)"; go run ./hack/release -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -downloads '$(DOWNLOADS)' -out '$(RELEASE_OUT)'
+	@rm -rf '$(RELEASE_OUT)'/{image,sbom,programs,chart,licences.txt,licences.log}
+
+.PHONY: release-page
+release-page: ## Write the files of the release page of VERSION into out/release/page, and its text into out/release/notes.md, after make release.
+	@go run ./hack/release -page -version '$(VERSION)' -out '$(RELEASE_OUT)'
 
 .PHONY: chart
 chart: ## Write the Helm chart of VERSION, with an image in REGISTRY, into out/chart.

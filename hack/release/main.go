@@ -3,8 +3,8 @@
 //
 //	release -version v1.2.3 -image registry/name -downloads https://host/folder -out out/release
 //
-// make release writes chart and programs into the folder -out before, and copies templates, image and bills of
-// materials into the folder afterwards.
+// make release writes chart, programs, image, bills of materials and licences into the folder -out before. With -page it
+// writes the files and the text of the release page, from the folder of the release.
 package main
 
 import (
@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	pathpkg "path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,6 +86,7 @@ func run(args []string) error {
 	flags.StringVar(&r.version, "version", "", "version, like v1.2.3")
 	flags.StringVar(&r.image, "image", "", "name of the image without a tag")
 	flags.StringVar(&r.downloads, "downloads", "", "URL of the folder from which krew fetches programs")
+	page := flags.Bool("page", false, "write the files of the release page into the folder page of -out, and its text into notes.md")
 	check := flags.Bool("check", false, "check the version, and write nothing")
 	flags.StringVar(&r.built, "out", "out/release", "folder for the folder of the provider, with chart and programs")
 	if err := flags.Parse(args); err != nil {
@@ -98,10 +100,13 @@ func run(args []string) error {
 	if err != nil || *check {
 		return err
 	}
+	r.folder = filepath.Join(r.built, provider, r.version)
+	if *page {
+		return r.page()
+	}
 	if r.image == "" {
 		return errors.New("-image is required")
 	}
-	r.folder = filepath.Join(r.built, provider, r.version)
 	if err := r.write(metadata); err != nil {
 		return fmt.Errorf("writing %s: %w", r.folder, err)
 	}
@@ -117,7 +122,8 @@ func (r release) write(metadata []byte) error {
 		func() error { return r.file(metadataFile, metadata) },
 		func() error { return r.components("") }, func() error { return r.components("in-place") },
 		func() error { return r.added("monitoring") }, func() error { return r.added("network-policies") },
-		r.extensionConfig, r.guard, r.chart, r.programs,
+		r.extensionConfig, r.guard, r.chart, r.programs, r.copies, r.materials, r.readme,
+		func() error { return sums(r.folder) },
 	} {
 		if err := step(); err != nil {
 			return err
@@ -224,7 +230,11 @@ func (r release) added(component string) error {
 // chart packs the Helm chart.
 func (r release) chart() error {
 	folder := filepath.Join(r.built, "chart")
-	return r.archive("capi-proxy-patcher-"+strings.TrimPrefix(r.version, "v")+".tgz", os.DirFS(folder))
+	return r.archive(r.chartName(), "", os.DirFS(folder))
+}
+
+func (r release) chartName() string {
+	return "capi-proxy-patcher-" + strings.TrimPrefix(r.version, "v") + ".tgz"
 }
 
 // programs packs those of all platforms, and writes the manifest of krew.
@@ -237,7 +247,7 @@ func (r release) programs() error {
 	for _, folder := range folders {
 		platform := filepath.Base(folder)
 		name := "capi-proxy-patcher-" + platform + ".tar.gz"
-		if err := r.archive(name, os.DirFS(folder)); err != nil {
+		if err := r.archive(name, "", os.DirFS(folder)); err != nil {
 			return err
 		}
 		text, err := os.ReadFile(filepath.Join(r.folder, name)) //nolint:gosec // just written
@@ -250,8 +260,8 @@ func (r release) programs() error {
 	return r.file("krew.yaml", manifest)
 }
 
-// archive packs a folder. Times, owners and the order of files are the same on every machine.
-func (r release) archive(name string, folder fs.FS) error {
+// archive packs a folder, below another one. Times, owners and the order of files are the same on every machine.
+func (r release) archive(name, below string, folder fs.FS) error {
 	var packed bytes.Buffer
 	compressed := gzip.NewWriter(&packed)
 	files := tar.NewWriter(compressed)
@@ -263,7 +273,7 @@ func (r release) archive(name string, folder fs.FS) error {
 		if err != nil {
 			return err
 		}
-		header := &tar.Header{Name: path, Mode: 0o644, Size: int64(len(text)), Format: tar.FormatUSTAR}
+		header := &tar.Header{Name: pathpkg.Join(below, path), Mode: 0o644, Size: int64(len(text)), Format: tar.FormatUSTAR}
 		if filepath.Base(path) == "capi-proxy-patcher" {
 			header.Mode = 0o755
 		}

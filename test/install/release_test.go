@@ -87,6 +87,7 @@ func TestRelease_IsTheSameTwice(t *testing.T) {
 	for _, pattern := range []string{
 		"cluster-template*.yaml", "clusterclass-*.yaml", "extensionconfig.yaml", "guard.yaml",
 		"proxy-secret.yaml", "image/oci-layout", "dashboard.json", "kube-state-metrics.yaml", "capi-operator-in-place.yaml",
+		"README.txt", "LICENSE",
 	} {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(first)),
 			func(name string) bool { found, _ := filepath.Match(pattern, name); return found }) {
@@ -350,7 +351,7 @@ func checkMaterials(t *testing.T, text []byte) {
 		SPDXVersion  string
 		CreationInfo struct{ Created string }
 		Packages     []struct {
-			Name, VersionInfo string
+			Name, VersionInfo, LicenseConcluded, LicenseDeclared string
 			ExternalRefs      []struct{ ReferenceLocator string }
 		}
 	}
@@ -364,6 +365,9 @@ func checkMaterials(t *testing.T, text []byte) {
 	for _, p := range document.Packages {
 		if p.VersionInfo != "" && strings.HasPrefix(p.ExternalRefs[0].ReferenceLocator, "pkg:golang/") {
 			found = append(found, p.Name+"@"+p.VersionInfo)
+			if p.LicenseConcluded == "NOASSERTION" || p.LicenseConcluded == "" || p.LicenseDeclared != p.LicenseConcluded {
+				t.Errorf("%s has licence %q", p.Name, p.LicenseConcluded)
+			}
 		}
 	}
 	list := exec.CommandContext(t.Context(), "go", "list", "-C", root, "-deps", "-f",
