@@ -161,8 +161,9 @@ verify-paths: ## Check that every path is one that the go command accepts in a m
 	{ echo "verify-paths: rename or remove the paths above; use A-Z a-z 0-9 . _ / @ + -" >&2; exit 1; }
 
 .PHONY: verify-actions
-verify-actions: ## Check the workflows of .github with actionlint.
+verify-actions: ## Check the workflows of .github with actionlint, and that actions are pinned by digest.
 	$(TOOL) actionlint
+	@! grep -n 'uses: ' .github/workflows/*.yaml | grep -vE '@[0-9a-f]{40} # v[0-9.]+$$' || { echo "verify-actions: pin the actions above as NAME@DIGEST # VERSION" >&2; exit 1; }
 
 .PHONY: verify-modules
 verify-modules: ## Check that go.mod and go.sum are tidy.
