@@ -78,6 +78,8 @@ BUILD_PROGRAM = env -u GOEXPERIMENT CGO_ENABLED=0 GOFLAGS= GOAMD64=v1 GOARM64=v8
 # Where a release is written, and the repository that its manifests name.
 RELEASE_OUT ?= $(CURDIR)/out/release
 RELEASE_FOLDER = $(RELEASE_OUT)/runtime-extension-capi-proxy-patcher/$(VERSION)
+# Of kustomize, which is known (docs/adr/0011).
+WITHOUT_WARNING = 2> >(grep -v "'vars' is deprecated" >&2)
 REGISTRY ?= registry.example.com/capi-proxy-patcher
 
 .PHONY: image
@@ -94,8 +96,8 @@ release: ## Write the folder of release VERSION into out/release, for clusterctl
 	GOOS=$${platform%/*} GOARCH=$${platform#*/} $(BUILD_PROGRAM) -o "$(RELEASE_OUT)/programs/$${platform/\//-}/" ./cmd/capi-proxy-patcher; cp LICENSE "$(RELEASE_OUT)/programs/$${platform/\//-}/"; done
 	@echo "==> licences of its modules"; log='$(RELEASE_OUT)/licences.log'; program=$$($(TOOL) -n go-licenses); \
 	GOOS=linux "$$program" report ./cmd/capi-proxy-patcher --template hack/release/licences.tpl >'$(RELEASE_OUT)/licences.txt' 2>"$$log" || { cat "$$log" >&2; exit 1; }
-	@echo "==> chart"; go run ./hack/chart -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -out '$(RELEASE_OUT)/chart/capi-proxy-patcher' 2> >(grep -v "'vars' is deprecated" >&2)
-	@echo "==> $(RELEASE_FOLDER)"; go run ./hack/release -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -downloads '$(DOWNLOADS)' -out '$(RELEASE_OUT)'
+	@echo "==> chart"; go run ./hack/chart -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -out '$(RELEASE_OUT)/chart/capi-proxy-patcher' $(WITHOUT_WARNING)
+	@echo "==> $(RELEASE_FOLDER)"; go run ./hack/release -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -downloads '$(DOWNLOADS)' -out '$(RELEASE_OUT)' $(WITHOUT_WARNING)
 	@rm -rf '$(RELEASE_OUT)'/{image,sbom,programs,chart,licences.txt,licences.log}
 
 .PHONY: release-page
@@ -104,7 +106,7 @@ release-page: ## Write the files of the release page of VERSION into out/release
 
 .PHONY: chart
 chart: ## Write the Helm chart of VERSION, with an image in REGISTRY, into out/chart.
-	@go run ./hack/chart -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -out '$(CURDIR)/out/chart/capi-proxy-patcher' 2> >(grep -v "'vars' is deprecated" >&2)
+	@go run ./hack/chart -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -out '$(CURDIR)/out/chart/capi-proxy-patcher' $(WITHOUT_WARNING)
 
 .PHONY: generate
 generate: ## Write roles and webhook configurations from the markers in internal/, and tables of docs/ from the program.

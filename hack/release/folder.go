@@ -71,10 +71,11 @@ func (r release) materials() error {
 			return fmt.Errorf("decoding %s: %w", file, err)
 		}
 		packages, _ := document["packages"].([]any)
+		expressions := licences.of(packages)
 		for _, one := range packages {
 			module, _ := one.(map[string]any)
 			name, _ := module["name"].(string)
-			found := licences.of(name)
+			found := expressions[name]
 			if references, _ := json.Marshal(module["externalRefs"]); found == "" && bytes.Contains(references, []byte("pkg:golang/")) {
 				return fmt.Errorf("%s: the licence of %s is not known", file, name)
 			}
@@ -111,16 +112,26 @@ func (r release) licences() (licences, error) {
 	return found, nil
 }
 
-// of returns the licences of a module as an expression of SPDX, or "".
-func (l licences) of(module string) string {
-	var names []string
+// of returns the licences of modules as expressions of SPDX. Packages are of the module with the longest path.
+func (l licences) of(modules []any) map[string]string {
+	names := map[string][]string{}
 	for path, found := range l {
-		if path == module || strings.HasPrefix(path, module+"/") {
-			names = append(names, found...)
+		owner := ""
+		for _, one := range modules {
+			module, _ := one.(map[string]any)
+			name, _ := module["name"].(string)
+			if strings.HasPrefix(path+"/", name+"/") && len(name) > len(owner) {
+				owner = name
+			}
 		}
+		names[owner] = append(names[owner], found...)
 	}
-	slices.Sort(names)
-	return strings.Join(slices.Compact(names), " AND ")
+	expressions := map[string]string{}
+	for module, found := range names {
+		slices.Sort(found)
+		expressions[module] = strings.Join(slices.Compact(found), " AND ")
+	}
+	return expressions
 }
 
 // sums writes the checksums of all other files of a folder.

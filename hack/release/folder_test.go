@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -105,26 +107,42 @@ func TestNotes_AreTheSectionOfTheVersion(t *testing.T) {
 // none.
 func TestMaterials_HaveLicences(t *testing.T) {
 	t.Parallel()
-	const module = `{"packages": [{"name": "%s", "licenseConcluded": "NOASSERTION", "externalRefs": [{"referenceLocator": "pkg:golang/x@v1?a=b&c=d"}]}]}`
-	for name, want := range map[string]string{"a.example/b": "Apache-2.0 AND MIT", "a.example/bc": "ISC", "a.example/b/c/d": ""} {
-		built := folderOf(t, map[string]string{
-			"licences.txt": "a.example/b/c MIT\na.example/b Apache-2.0\na.example/b/d MIT\na.example/bc ISC\n",
-			"sbom/x.json":  fmt.Sprintf(module, name), "sbom/index.json": `{"packages": [{"name": "sha256:1"}]}`,
-		})
-		r := release{built: built, folder: t.TempDir()}
-		err := r.materials()
-		if want == "" {
-			if err == nil || !strings.Contains(err.Error(), "the licence of "+name+" is not known") {
-				t.Errorf("%s: %v", name, err)
+	materials := func(names ...string) (map[string]string, error) {
+		var modules []string
+		for _, name := range names {
+			modules = append(modules, `{"name": "`+name+`", "licenseDeclared": "NOASSERTION", "externalRefs": [{"referenceLocator": "pkg:golang/x?a&b"}]}`)
+		}
+		r := release{folder: t.TempDir(), built: folderOf(t, map[string]string{
+			"licences.txt": "a.example/b/c MIT\na.example/b Apache-2.0\na.example/b/d/e ISC\na.example/bc ISC\n",
+			"sbom/x.json":  `{"packages": [{"name": "sha256:1", "licenseDeclared": "NOASSERTION"}, ` + strings.Join(modules, ",") + "]}",
+		})}
+		if err := r.materials(); err != nil {
+			return nil, err
+		}
+		text := read(t, filepath.Join(r.folder, "x.json"))
+		var document struct {
+			Packages []struct{ Name, LicenseConcluded, LicenseDeclared string }
+		}
+		if err := json.Unmarshal([]byte(text), &document); err != nil || !strings.Contains(text, "a&b") {
+			t.Errorf("%v in %s", err, text)
+		}
+		found := map[string]string{}
+		for _, p := range document.Packages {
+			found[p.Name] = p.LicenseDeclared
+			if p.LicenseConcluded != p.LicenseDeclared && p.LicenseConcluded != "" {
+				t.Errorf("%+v", p)
 			}
-			continue
 		}
-		if err != nil {
-			t.Fatal(name, err)
-		}
-		if text := read(t, filepath.Join(r.folder, "x.json")); !strings.Contains(text, `"licenseConcluded": "`+want+`"`) ||
-			!strings.Contains(text, `"licenseDeclared": "`+want+`"`) || !strings.Contains(text, "a=b&c=d") {
-			t.Errorf("%s: got %s", name, text)
-		}
+		return found, nil
+	}
+	got, err := materials("a.example/b", "a.example/bc", "a.example/b/d")
+	want := map[string]string{
+		"sha256:1": "NOASSERTION", "a.example/b": "Apache-2.0 AND MIT", "a.example/bc": "ISC", "a.example/b/d": "ISC",
+	}
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	if _, err := materials("a.example/b/c/d"); err == nil || !strings.Contains(err.Error(), "the licence of a.example/b/c/d is not known") {
+		t.Errorf("a module without a licence: %v", err)
 	}
 }
