@@ -420,20 +420,35 @@ func isInstalledUpgradedAndRemoved(t *testing.T, product *chart.Chart) {
 		}
 	})
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := errors.Join(mgmt.InstallCRDs(cluster.Config(), customResources()), mgmt.WriteKubeconfig(kubeconfig, cluster.Config())); err != nil {
+	if err := mgmt.WriteKubeconfig(kubeconfig, cluster.Config()); err != nil {
 		t.Fatal(err)
 	}
-	settings := cli.New()
-	settings.KubeConfig = kubeconfig
-	configuration := &action.Configuration{}
-	if err := configuration.Init(settings.RESTClientGetter(), mgmt.SystemNamespace, "secret", t.Logf); err != nil {
+	const release = "proxy"
+	install := func() (*action.Configuration, string, error) {
+		settings := cli.New()
+		settings.KubeConfig = kubeconfig
+		configuration := &action.Configuration{}
+		if err := configuration.Init(settings.RESTClientGetter(), mgmt.SystemNamespace, "secret", t.Logf); err != nil {
+			t.Fatal(err)
+		}
+		install := action.NewInstall(configuration)
+		install.ReleaseName, install.Namespace, install.CreateNamespace = release, mgmt.SystemNamespace, true
+		installed, err := install.RunWithContext(t.Context(), product, map[string]any{})
+		if err != nil {
+			return configuration, "", err
+		}
+		return configuration, installed.Manifest, nil
+	}
+	if _, _, err := install(); err == nil || !strings.Contains(err.Error(), "install cert-manager") {
+		t.Errorf("without cert-manager Helm says %v", err)
+	}
+	if err := mgmt.InstallCRDs(cluster.Config(), customResources()); err != nil {
 		t.Fatal(err)
 	}
 	c, err := client.New(cluster.Config(), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	const release = "proxy"
 	// check compares what the API server has with the manifest of the release, and with everything that was there.
 	seen := map[string]*unstructured.Unstructured{}
 	check := func(manifest string) {
@@ -452,13 +467,11 @@ func isInstalledUpgradedAndRemoved(t *testing.T, product *chart.Chart) {
 		}
 	}
 
-	install := action.NewInstall(configuration)
-	install.ReleaseName, install.Namespace, install.CreateNamespace = release, mgmt.SystemNamespace, true
-	installed, err := install.RunWithContext(t.Context(), product, map[string]any{})
+	configuration, manifest, err := install()
 	if err != nil {
 		t.Fatal(err)
 	}
-	check(installed.Manifest)
+	check(manifest)
 
 	upgrade := func(given string) {
 		t.Helper()
