@@ -46,8 +46,8 @@ func main() {
 	}
 }
 
-// untilSignal returns a context that ends with Ctrl-C, with the terminal, and when nobody reads the output any more. None of
-// them ends the process before it has ended those that it started.
+// untilSignal returns a context that ends with Ctrl-C, with the terminal, and when nobody reads the output any more. None
+// of them ends the process before it has ended those that it started.
 func untilSignal() (context.Context, context.CancelFunc) {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE}
 	if !signal.Ignored(syscall.SIGHUP) { // nohup
@@ -103,7 +103,8 @@ func demo(ctx context.Context, dir, binary string, keep bool) (err error) {
 	}
 	fmt.Printf("\nDone in %.0f s.\n", time.Since(start).Seconds())
 	if keep {
-		fmt.Printf("Everything is running until Ctrl-C or make demo-stop. Look around in another terminal:\n\n  export KUBECONFIG=%s\n"+
+		fmt.Printf("Everything is running until Ctrl-C or make demo-stop. Look around in another terminal:\n\n"+
+			"  export KUBECONFIG=%s\n"+
 			"  kubectl -n demo get cluster,kubeadmcontrolplane,kubeadmconfigtemplate,secret\n\n", kubeconfig)
 		<-ctx.Done()
 	}

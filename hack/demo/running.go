@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// claim returns a file with the number of this process, which is locked until it is closed or the process ends. It fails if
-// another demo has the folder.
+// claim returns a file with the number of this process, which is locked until it is closed or the process ends. It fails
+// if another demo has the folder.
 func claim(dir string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, "pid"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -28,7 +28,10 @@ const checksums = "checksums.txt"
 // copies copies what is in the folder as it is in the repository, and the image.
 func (r release) copies() error {
 	names := []string{"LICENSE"}
-	for _, pattern := range []string{"templates/*.yaml", "config/components/monitoring/dashboard.json", "config/components/monitoring/kube-state-metrics.yaml"} {
+	for _, pattern := range []string{
+		"templates/*.yaml", "config/components/monitoring/dashboard.json",
+		"config/components/monitoring/kube-state-metrics.yaml",
+	} {
 		found, err := fs.Glob(os.DirFS(r.root), pattern)
 		if err != nil {
 			return err
@@ -47,7 +50,8 @@ func (r release) copies() error {
 // readme writes what to do with the folder.
 func (r release) readme() error {
 	return r.file("README.txt", []byte(strings.NewReplacer(
-		"VERSION", r.version, "IMAGE", r.image+":"+r.version, "CHART", r.chartName(), "DOCS", repository+"/blob/"+r.version+"/docs",
+		"VERSION", r.version, "IMAGE", r.image+":"+r.version, "CHART", r.chartName(),
+		"DOCS", repository+"/blob/"+r.version+"/docs",
 	).Replace(readme)))
 }
 
@@ -76,7 +80,8 @@ func (r release) materials() error {
 			module, _ := one.(map[string]any)
 			name, _ := module["name"].(string)
 			found := expressions[name]
-			if references, _ := json.Marshal(module["externalRefs"]); found == "" && bytes.Contains(references, []byte("pkg:golang/")) {
+			references, _ := json.Marshal(module["externalRefs"])
+			if found == "" && bytes.Contains(references, []byte("pkg:golang/")) {
 				return fmt.Errorf("%s: the licence of %s is not known", file, name)
 			}
 			if found != "" {
@@ -152,18 +157,21 @@ func sums(folder string) error {
 	for _, path := range slices.Sorted(maps.Keys(found)) {
 		text.WriteString(found[path])
 	}
-	return os.WriteFile(filepath.Join(folder, checksums), []byte(text.String()), 0o644) //nolint:gosec // anybody may read it
+	return release{folder: folder}.file(checksums, []byte(text.String()))
 }
 
-// page writes the files of a release page, with checksums of exactly these, and its text. One of them is the whole folder,
-// as clusterctl and installations without internet need it.
+// page writes the files of a release page, with checksums of exactly these, and its text. One of them is the whole
+// folder, as clusterctl and installations without internet need it.
 func (r release) page() error {
 	notes, err := r.notes()
 	if err != nil {
 		return err
 	}
 	page := release{folder: filepath.Join(r.built, "page")}
-	if err := errors.Join(os.RemoveAll(page.folder), os.MkdirAll(page.folder, 0o755)); err != nil { //nolint:gosec // anybody may read it
+	if err := os.RemoveAll(page.folder); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(page.folder, 0o755); err != nil { //nolint:gosec // anybody may read it
 		return err
 	}
 	files, err := os.ReadDir(r.folder)

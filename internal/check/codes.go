@@ -79,7 +79,7 @@ func advice(code finding.Code) string {
 	case CodeStillLabelled:
 		return "kubectl label clusters -A -l capi-proxy-patcher.io/enabled capi-proxy-patcher.io/enabled-"
 	case CodeEntriesLeft:
-		return "let the manager run, and roll out what waits: capi-proxy-patcher.io/rollout=Immediate on the Cluster does it now"
+		return "let the manager run, and roll out what waits; annotation capi-proxy-patcher.io/rollout=Immediate does it now"
 	case CodeWorkloadLeft:
 		return "let the manager run until condition ProxyPublished of the Cluster is gone"
 	case CodeRegistered:

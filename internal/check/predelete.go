@@ -35,8 +35,8 @@ func (c *checker) stillLabelled(ctx context.Context) Result {
 	return removed(found, err, "has label "+contract.LabelEnabled, "no Cluster has label "+contract.LabelEnabled)
 }
 
-// entriesLeft looks for what would keep or wait for the product in specs that Cluster API makes Machines of. A KubeadmConfig
-// of a Machine was read when it booted.
+// entriesLeft looks for what would keep or wait for the product in specs that Cluster API makes Machines of. A
+// KubeadmConfig of a Machine was read when it booted.
 func (c *checker) entriesLeft(ctx context.Context) Result {
 	var all []string
 	for _, list := range []client.ObjectList{
@@ -54,7 +54,8 @@ func (c *checker) entriesLeft(ctx context.Context) Result {
 		}
 		all = append(all, found...)
 	}
-	return removed(all, nil, "has entries of "+contract.Name+", or waits for them", "no spec has entries of "+contract.Name)
+	return removed(all, nil, "has entries of "+contract.Name+", or waits for them",
+		"no spec has entries of "+contract.Name)
 }
 
 // workloadLeft looks for Clusters in whose workload cluster the product may have objects.
@@ -102,7 +103,8 @@ func refersTo(class *clusterv1.ClusterClass, end string) bool {
 }
 
 // remaining returns the objects of all namespaces to which a question applies.
-func (c *checker) remaining(ctx context.Context, list client.ObjectList, applies func(client.Object) bool) ([]string, error) {
+func (c *checker) remaining(ctx context.Context, list client.ObjectList, applies func(client.Object) bool,
+) ([]string, error) {
 	var found []string
 	for {
 		if err := c.Client.List(ctx, list, maxList, client.Continue(list.GetContinue())); err != nil {
