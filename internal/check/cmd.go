@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -176,7 +177,7 @@ func runCheck(ctx context.Context, o checkOptions, streams kit.Streams) error {
 		return Run(ctx, options)
 	}
 	if o.fromNodes != "" {
-		ctx = kit.UntilSignal(ctx) // to remove the Pods
+		ctx = kit.UntilSignal(ctx, syscall.SIGHUP) // to remove the Pods
 		if options.FromNodes, err = o.workload(ctx, options.Client); err != nil {
 			return unchecked(streams, err)
 		}
@@ -286,17 +287,22 @@ func noProxyOf(ctx context.Context, api client.Reader, name, defaultSecret types
 // kubeconfig of a Cluster must not make this machine run a program or read a file.
 func (o checkOptions) workload(ctx context.Context, api client.Client) (*FromNodes, error) {
 	cluster := types.NamespacedName{Namespace: o.namespace, Name: o.cluster}
-	config, err := remote.RESTConfig(ctx, api, cluster)
+	config, httpClient, err := remote.Dial(ctx, api, cluster)
 	if err != nil {
 		return nil, err
 	}
-	config.Timeout, config.DisableCompression, config.WarningHandler = checkRequestTime, true, rest.NoWarnings{}
-	remote, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Service"), meta.RESTScopeNamespace)
+	nodesAPI, err := client.New(config, client.Options{
+		HTTPClient: httpClient, Mapper: mapper, Scheme: clientgoscheme.Scheme,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the workload cluster: %w", err)
 	}
 	nodes := &FromNodes{
-		Node: o.fromNodes, Command: o.probe.Probe(), Client: remote, APIServer: config.Host, Image: o.nodeImage, Endpoints: o.endpoints,
+		Node: o.fromNodes, Command: o.probe.Probe(), Client: nodesAPI, APIServer: config.Host, Image: o.nodeImage, Endpoints: o.endpoints,
 	}
 	described := &clusterv1.Cluster{}
 	if err := api.Get(ctx, cluster, described); err != nil {

@@ -33,7 +33,7 @@ type FromNodes struct {
 	// Image is that of the Pods, "" for that of the manager. Endpoints are URLs outside the cluster.
 	Image     string
 	Endpoints []string
-	// Poll is how long to wait between two looks at a Pod, 0 for a second.
+	// Poll is how long to wait between two looks at a Pod, 0 for two seconds.
 	Poll time.Duration
 }
 
@@ -52,6 +52,9 @@ const (
 	checkNamespace = metav1.NamespaceSystem
 	// maxNodes is how many nodes are checked, nodesAtOnce how many at a time.
 	maxNodes, nodesAtOnce = 50, 10
+	// maxName is how much of the name of a node is shown, maxAnswers the longest message of a container that has ended:
+	// the workload cluster is not trusted.
+	maxName, maxAnswers = 253, 4096
 	// podTime is how long the Pod of one node may take, removeTime how long its removal may.
 	podTime, removeTime = 3 * time.Minute, 15 * time.Second
 )
@@ -79,7 +82,7 @@ func (c *checker) fromNodes(ctx context.Context) []Group {
 		wait.Go(func() {
 			free <- struct{}{}
 			defer func() { <-free }()
-			groups[i] = c.group(ctx, "Node "+nodes[i].Name, c.node(ctx, nodes, nodes[i], image, server)...)
+			groups[i] = c.group(ctx, "Node "+finding.Line(nodes[i].Name, maxName), c.node(ctx, nodes, nodes[i], image, server)...)
 		})
 	}
 	wait.Wait()
@@ -112,7 +115,7 @@ func (c *checker) nodes(ctx context.Context) ([]corev1.Node, error) {
 	}
 	var list corev1.NodeList
 	err := c.FromNodes.Client.List(ctx, &list, client.Limit(maxNodes))
-	return list.Items, err //nolint:wrapcheck // the result is the error
+	return list.Items[:min(len(list.Items), maxNodes)], err //nolint:wrapcheck // the result is the error
 }
 
 // dns returns the address of the DNS that Pods of the workload cluster use, "" if it is not known.
@@ -154,9 +157,10 @@ func (c *checker) node(ctx context.Context, all []corev1.Node, node corev1.Node,
 		}})
 	}
 	var answers []answer
-	if err := json.Unmarshal([]byte(state.Message), &answers); err != nil {
+	message := state.Message[:min(len(state.Message), maxAnswers)]
+	if err := json.Unmarshal([]byte(message), &answers); err != nil {
 		return append(checks, one{CodeNodePod, func(context.Context) Result {
-			return failed("the Pod ended with status %d: %s", state.ExitCode, state.Message)
+			return failed("the Pod ended with status %d: %s", state.ExitCode, message)
 		}})
 	}
 	for _, answer := range answers {
@@ -199,7 +203,7 @@ func (c *checker) ended(ctx context.Context, pod *corev1.Pod) *corev1.ContainerS
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(cmp.Or(c.FromNodes.Poll, time.Second)):
+		case <-time.After(cmp.Or(c.FromNodes.Poll, 2*time.Second)):
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,15 +55,10 @@ func Connect(live client.Reader) func(context.Context, client.ObjectKey) (Connec
 		if failed != nil {
 			return Connection{}, fmt.Errorf("building scheme: %w", failed)
 		}
-		config, err := RESTConfig(ctx, live, cluster)
+		config, httpClient, err := Dial(ctx, live, cluster)
 		if err != nil {
 			return Connection{}, err
 		}
-		httpClient, err := rest.HTTPClientFor(bounded(config))
-		if err != nil {
-			return Connection{}, refused(KubeconfigName(cluster), "it cannot be used")
-		}
-		httpClient.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		remote, err := client.New(config, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: mapper})
 		if err != nil {
 			return Connection{}, fmt.Errorf("connecting to the workload cluster: %w", err)
@@ -72,6 +68,21 @@ func Connect(live client.Reader) func(context.Context, client.ObjectKey) (Connec
 			Close: func() { utilnet.CloseIdleConnectionsFor(httpClient.Transport) },
 		}, nil
 	}
+}
+
+// Dial returns how to connect to the workload cluster of a Cluster, and what sends requests there: it follows no redirect,
+// asks for no compression, and reads a bounded number of bytes, of each answer and of all together.
+func Dial(ctx context.Context, live client.Reader, cluster client.ObjectKey) (*rest.Config, *http.Client, error) {
+	config, err := RESTConfig(ctx, live, cluster)
+	if err != nil {
+		return nil, nil, err
+	}
+	httpClient, err := rest.HTTPClientFor(bounded(config))
+	if err != nil {
+		return nil, nil, refused(KubeconfigName(cluster), "it cannot be used")
+	}
+	httpClient.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return config, httpClient, nil
 }
 
 // newMapper maps the kinds that are read and written. Nothing is discovered: the answer would be another's.
@@ -109,7 +120,8 @@ func bounded(config *rest.Config) *rest.Config {
 	config.QPS = -1                                            // one pass is bounded already
 	config.Proxy = http.ProxyFromEnvironment                   // and client-go keeps no transport for ever
 	config.WarningHandler = rest.NoWarnings{}
-	left := maxAnswers
+	var left atomic.Int64
+	left.Store(maxAnswers)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return limited{next, &left} })
 	return config
 }
@@ -118,7 +130,7 @@ func bounded(config *rest.Config) *rest.Config {
 type limited struct {
 	http.RoundTripper
 
-	left *int
+	left *atomic.Int64
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -137,7 +149,7 @@ type limitedBody struct {
 	io.ReadCloser
 
 	left  int
-	total *int
+	total *atomic.Int64
 }
 
 var errTooLarge = errors.New("the workload cluster answers with too many bytes")
@@ -149,7 +161,7 @@ func (b *limitedBody) Read(into []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(into)
 	b.left -= n
-	if *b.total -= n; b.left < 0 || *b.total < 0 {
+	if b.total.Add(-int64(n)) < 0 || b.left < 0 {
 		return 0, errTooLarge
 	}
 	return n, err //nolint:wrapcheck // io.EOF must be itself

@@ -156,7 +156,8 @@ func TestLimited_ReadsOneAnswerAndAllUpToTheirBounds(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			left := maxAnswers
+			var left atomic.Int64
+			left.Store(maxAnswers)
 			var got error
 			for _, answer := range test.answers {
 				response, err := limited{answer, &left}.RoundTrip(nil)

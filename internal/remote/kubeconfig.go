@@ -56,20 +56,20 @@ func identityOf(config *rest.Config) string {
 	return string(sum[:])
 }
 
-// refuse returns why the manager does not connect with a kubeconfig, or "". It refuses files and programs, which are
-// those of its own Pod: a file could be its token. It connects to nothing but the server, by TLS, and sends requests
+// refuse returns why nobody connects with a kubeconfig, or "". It refuses files and programs, which are those of the
+// manager's Pod or of a user's machine: a file could be a token. It connects to nothing but the server, by TLS, and sends requests
 // only to who has a certificate of the kubeconfig's own authority. A proxy of the kubeconfig would get a request in
 // plain text, whatever listens there. tls-server-name, impersonation, tokens and passwords reach only that server, and
 // are used.
 func refuse(config *clientcmdapi.Config) string {
-	const embed = "field %s refers to something in the Pod of the manager; embed the data instead"
+	const embed = "field %s would read a file of the machine that connects; embed the data instead"
 	for _, cluster := range config.Clusters {
 		server, err := url.Parse(cluster.Server)
 		switch {
 		case cluster.CertificateAuthority != "":
 			return fmt.Sprintf(embed, "certificate-authority")
 		case cluster.ProxyURL != "":
-			return "field proxy-url is refused; give the manager a proxy in its environment"
+			return "field proxy-url would send requests to a proxy that the kubeconfig names; name a proxy in the environment"
 		case cluster.InsecureSkipTLSVerify:
 			return "field insecure-skip-tls-verify is refused; give certificate-authority-data"
 		case err != nil || server.Scheme != "https" || server.Host == "":
@@ -87,9 +87,9 @@ func refuse(config *clientcmdapi.Config) string {
 		case user.TokenFile != "":
 			return fmt.Sprintf(embed, "tokenFile")
 		case user.Exec != nil:
-			return fmt.Sprintf(embed, "exec")
+			return "field exec would run a program where the kubeconfig is used; embed a certificate or a token"
 		case user.AuthProvider != nil:
-			return fmt.Sprintf(embed, "auth-provider")
+			return "field auth-provider would run a plugin where the kubeconfig is used; embed a certificate or a token"
 		}
 	}
 	return ""

@@ -54,11 +54,11 @@ func TestKubeconfigs_ReachOnlyTheirServer(t *testing.T) {
 		"a host alone":         {strings.ReplaceAll(text(ca, "token: hunter2"), "https://", ""), "server"},
 		"a second cluster": {strings.Replace(text(ca, "token: hunter2"), "users:",
 			"- name: d\n  cluster: {server: 'https://d', certificate-authority-data: YQ==, proxy-url: 'http://d'}\nusers:", 1), "proxy-url"},
-		"a CA file":    {text("certificate-authority: /etc/passwd", "token: hunter2"), "field certificate-authority refers"},
+		"a CA file":    {text("certificate-authority: /etc/passwd", "token: hunter2"), "field certificate-authority would read a file"},
 		"a token file": {text(ca, "tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token"), "tokenFile"},
 		"a cert file":  {text(ca, "client-certificate: /tls.crt"), "client-certificate"},
 		"a key file":   {text(ca, "client-key: /tls.key"), "client-key"},
-		"a program":    {text(ca, "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}"), "exec"},
+		"a program":    {text(ca, "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}"), "field exec would run a program"},
 		"a plugin":     {text(ca, "auth-provider: {name: oidc}"), "auth-provider"},
 		"not YAML":     {"password: hunter2\n\t{{", "cannot be parsed"},
 	} {

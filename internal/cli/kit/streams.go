@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"unicode"
 	"unicode/utf8"
@@ -99,10 +100,11 @@ func (e StatusError) Error() string { return fmt.Sprintf("exit status %d", e.Sta
 // Links returns the lines with the sections about the findings in an error.
 func Links(err error) string { return finding.Links(finding.Of(err).Sections()...) }
 
-// UntilSignal returns the context of a server: SIGINT and SIGTERM end it, and a second signal ends the process. Other
+// UntilSignal returns the context of a server: SIGINT, SIGTERM and more end it, and a second signal ends the process. Other
 // commands do not use it, so that the first signal ends them at once, whatever they wait for.
-func UntilSignal(ctx context.Context) context.Context {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+func UntilSignal(ctx context.Context, more ...os.Signal) context.Context {
+	more = slices.DeleteFunc(more, signal.Ignored) // nohup
+	ctx, stop := signal.NotifyContext(ctx, append(more, os.Interrupt, syscall.SIGTERM)...)
 	context.AfterFunc(ctx, stop)
 	return ctx
 }
