@@ -10,9 +10,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet"
-	inplace "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/publisher"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
 func main() {
@@ -24,7 +24,7 @@ func main() {
 func capabilities() []kit.Capability {
 	return []kit.Capability{
 		inplace.New(),
-		publisher.NewCapability(),
+		publish.New(),
 		offline.New(),
 		explain.New(),
 		fleet.New(),

@@ -17,8 +17,8 @@ type Capability struct{}
 func New() Capability { return Capability{} }
 
 // Commands implements kit.Capability.
-func (Capability) Commands(streams kit.Streams, _ []kit.Capability) []*cobra.Command {
-	return []*cobra.Command{newRender(streams), newLint(streams), newSecret(streams)}
+func (Capability) Commands(streams kit.Streams, all []kit.Capability) []*cobra.Command {
+	return []*cobra.Command{newRender(streams, all), newLint(streams, all), newSecret(streams)}
 }
 
 // ReadClusters implements kit.ManifestReader.

@@ -16,14 +16,16 @@ import (
 )
 
 type lintOptions struct {
+	publisher      kit.Publisher // nil for none
 	files, secrets []string
 	defaultSecret  string
 	output         string
 	strict         bool
 }
 
-func newLint(streams kit.Streams) *cobra.Command {
+func newLint(streams kit.Streams, all []kit.Capability) *cobra.Command {
 	var o lintOptions
+	o.publisher, _ = kit.Find[kit.Publisher](all)
 	cmd := &cobra.Command{
 		Use:   "lint -f FILE...",
 		Short: "Check proxy Secrets and labelled Clusters in manifests",
@@ -69,7 +71,7 @@ func runLint(ctx context.Context, o lintOptions, now time.Time, streams kit.Stre
 	if err != nil {
 		return err
 	}
-	report, err := lint.Run(ctx, lint.Options{Inputs: inputs, Secrets: secrets, DefaultSecret: defaultSecret, Now: now})
+	report, err := lint.Run(ctx, lint.Options{Inputs: inputs, Secrets: secrets, DefaultSecret: defaultSecret, Publisher: o.publisher, Now: now})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 )
 
 type renderOptions struct {
+	publisher                                      kit.Publisher // nil for none
 	files, secrets                                 []string
 	defaultSecret                                  string
 	all, includeSecrets, incompleteSecrets, strict bool
@@ -22,8 +23,9 @@ type renderOptions struct {
 	publishOnly                                    bool
 }
 
-func newRender(streams kit.Streams) *cobra.Command {
+func newRender(streams kit.Streams, all []kit.Capability) *cobra.Command {
 	var o renderOptions
+	o.publisher, _ = kit.Find[kit.Publisher](all)
 	cmd := &cobra.Command{
 		Use:   "render -f FILE...",
 		Short: "Patch manifests without a cluster",
@@ -56,15 +58,17 @@ Exit status: 0 success, 1 bad input or, with --strict, a warning (nothing is wri
 		"also print the generated Secrets, which hold the proxy's credentials")
 	f.BoolVar(&o.incompleteSecrets, "incomplete-secrets", false,
 		"with --include-secrets, print generated Secrets even if the network of their Cluster is not known yet")
-	f.StringVar(&o.publish, "publish", "",
-		"also print what the controller would publish: the outputs of annotation capi-proxy-patcher.io/publish, or those "+
-			"of the list")
-	f.Lookup("publish").NoOptDefVal = publishAnnotated
-	f.BoolVar(&o.publishOnly, "publish-only", false,
-		"print published values and nothing else; with a list of outputs for the workload cluster, its objects, for kubectl "+
-			"apply; implies --publish")
-	f.StringVar(&o.cluster, "cluster", "",
-		"with --publish, the Cluster whose values are printed, or namespace/name; not needed if there is only one")
+	if o.publisher != nil {
+		f.StringVar(&o.publish, "publish", "",
+			"also print what the controller would publish: the outputs of annotation capi-proxy-patcher.io/publish, or those "+
+				"of the list")
+		f.Lookup("publish").NoOptDefVal = publishAnnotated
+		f.BoolVar(&o.publishOnly, "publish-only", false,
+			"print published values and nothing else; with a list of outputs for the workload cluster, its objects, for kubectl "+
+				"apply; implies --publish")
+		f.StringVar(&o.cluster, "cluster", "",
+			"with --publish, the Cluster whose values are printed, or namespace/name; not needed if there is only one")
+	}
 	f.BoolVar(&o.strict, "strict", false, "also exit with 1 on warnings, and write nothing")
 	f.StringVarP(&o.output, "output", "o", "yaml", "yaml or diff")
 	kit.Complete(cmd, "output", "yaml", "diff")
@@ -126,7 +130,7 @@ const publishAnnotated = "ANNOTATION"
 
 // published are the options about published values.
 func (o renderOptions) published() render.Publish {
-	p := render.Publish{Wanted: o.publishOnly || o.publish != "", List: o.publish, Cluster: o.cluster, Only: o.publishOnly}
+	p := render.Publish{Publisher: o.publisher, Wanted: o.publishOnly || o.publish != "", List: o.publish, Cluster: o.cluster, Only: o.publishOnly}
 	if o.publish == publishAnnotated {
 		p.List = ""
 	}

@@ -75,7 +75,7 @@ func dataOf(t *testing.T, text string) map[string][]byte {
 func run(t *testing.T, stdin string, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	status = cli.Main(t.Context(), args, kit.Streams{In: strings.NewReader(stdin), Out: &out, Err: &errs}, offline.New())
+	status = cli.Main(t.Context(), args, kit.Streams{In: strings.NewReader(stdin), Out: &out, Err: &errs}, offline.New(), publish.New())
 	return status, out.String(), errs.String()
 }
 

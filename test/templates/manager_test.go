@@ -332,7 +332,7 @@ func compare(t *testing.T, user client.Client, name string, given manifests) com
 	t.Helper()
 	c := comparison{Client: user, name: t.Name() + ", " + name, ns: given[0].GetNamespace(), given: given}
 	inputs := []clusters.Input{{Name: "in.yaml", Data: given.yaml(t)}}
-	options := render.Options{Inputs: inputs, IncludeSecrets: true, Publish: render.Publish{Wanted: name == "published"}}
+	options := render.Options{Inputs: inputs, IncludeSecrets: true, Publish: render.Publish{Publisher: publish.New(), Wanted: name == "published"}}
 	result, err := render.Render(t.Context(), options)
 	if err != nil { // values that are not known are no reason to refuse specs
 		options.IncludeSecrets = false

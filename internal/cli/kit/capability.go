@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 )
@@ -50,3 +51,61 @@ type ManifestCluster struct {
 
 // ManifestPool is a pool in manifests, with the Secret that it names.
 type ManifestPool struct{ Name, Override string }
+
+// Publisher is offered by what publishes values of Clusters: render prints them, and lint checks what is asked for.
+type Publisher interface {
+	// Asked reads what annotations of a Cluster ask for. printed allows outputs that only render writes. Its error is
+	// finding.Errors, beside what could be read.
+	Asked(annotations map[string]string, printed bool) (Outputs, error)
+	// Written are the annotations of a Cluster that outputs write.
+	Written() []string
+}
+
+// Outputs are what a Cluster asks for.
+type Outputs struct {
+	Count int
+	// ForManagement and ForWorkload report for which cluster some are, and ForRender whether only render writes some of
+	// those for the workload cluster.
+	ForManagement, ForWorkload, ForRender bool
+	// KeepAnnotations reports whether annotations of the Cluster stay while the values are not known.
+	KeepAnnotations bool
+	// Make makes them.
+	Make func(PublishInput) (Published, error)
+}
+
+// PublishInput is what outputs are made of.
+type PublishInput struct {
+	// Cluster is the name of the Cluster. Namespace is "" if manifests do not say it.
+	Cluster, Namespace string
+	// Secret names the proxy Secret in messages.
+	Secret string
+	// Settings are the values of the proxy Secret.
+	Settings settings.Proxy
+	// NoProxy is the complete NO_PROXY for programs of any kind.
+	NoProxy string
+	// HasNodeNetwork reports whether nodes may be among what NoProxy covers.
+	HasNodeNetwork bool
+	// Version is the Kubernetes version that the whole control plane runs, or "" if it is not known.
+	Version string
+}
+
+// Published are the outputs of a Cluster.
+type Published struct {
+	// Annotations are those of the Cluster. With KeepAnnotations those that exist stay as they are.
+	Annotations     map[string]string
+	KeepAnnotations bool
+	// Secrets are for the namespace of the Cluster, Objects are what only render writes.
+	Secrets []PublishedSecret
+	Objects []map[string]any
+	// Streams are objects for the workload cluster as YAML.
+	Streams [][]byte
+	// Findings are about outputs that are not out, with a reason, and notes.
+	Findings []finding.Finding
+}
+
+// PublishedSecret is a Secret with an output. Labels are those beside the ones of every generated Secret.
+type PublishedSecret struct {
+	Name   string
+	Labels map[string]string
+	Data   map[string][]byte
+}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
@@ -23,7 +24,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
 // Options are the input of Run.
@@ -34,6 +34,8 @@ type Options struct {
 	Secrets []clusters.Input
 	// DefaultSecret is the installation-wide Secret; its zero value means that there is none.
 	DefaultSecret types.NamespacedName
+	// Publisher knows what annotations about outputs may say, nil for nothing.
+	Publisher kit.Publisher
 	// Now is the time at which the expiry of certificates is checked.
 	Now time.Time
 }
@@ -47,6 +49,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		return Report{}, err
 	}
 	l := newLinter(manifests, o.Now)
+	l.publisher = o.Publisher
 	passes := clusters.Passes{
 		Now: l.clock,
 		Controller: func(s clusters.Surroundings) (clusters.Controller, error) {
@@ -68,6 +71,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 
 // linter collects findings.
 type linter struct {
+	publisher kit.Publisher // nil for none
 	manifests *clusters.Manifests
 	passes    *clusters.Passes
 	objects   []*manifest.Object
@@ -186,7 +190,10 @@ func (l *linter) run(ctx context.Context) error {
 // cluster checks the annotations and the network of a Cluster, and the NO_PROXY that is composed with its Secrets.
 func (l *linter) cluster(ctx context.Context, c clusters.Cluster) error {
 	options := c.Settings.Options
-	_, unpublished := publish.Read(c.View.Annotations)
+	var unpublished error
+	if l.publisher != nil {
+		_, unpublished = l.publisher.Asked(c.View.Annotations, false)
+	}
 	for _, err := range []error{c.Invalid, unpublished} {
 		if err := l.addError(c.Object, err); err != nil {
 			return err

@@ -221,17 +221,6 @@ func TestFindings_HavePlaces(t *testing.T) {
 		"of the Cluster, once, for a length": {
 			[]string{network("10.96.0.0/99")}, "", []string{"1.yaml:5 Cluster team/c spec.clusterNetwork.services.cidrBlocks[0] bad-cidr"},
 		},
-		"of the entry of publish": {
-			[]string{"apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata:\n  name: c\n  labels: {capi-proxy-patcher.io/enabled: \"true\"}\n" +
-				"  annotations:\n    capi-proxy-patcher.io/publish: env,nope,trust=A\n    capi-proxy-patcher.io/publish-credentials: \"yes\"\n" +
-				strings.Replace(secret("", "http-proxy", good), ", namespace: ", "", 1)},
-			"publish",
-			[]string{
-				"1.yaml:7 Cluster c annotation capi-proxy-patcher.io/publish entry 2 bad-annotation",
-				"1.yaml:7 Cluster c annotation capi-proxy-patcher.io/publish entry 3 bad-annotation",
-				"1.yaml:8 Cluster c annotation capi-proxy-patcher.io/publish-credentials bad-annotation",
-			},
-		},
 		"of metadata that is no text": {
 			[]string{goodCluster, strings.Replace(secret("team", "http-proxy", good), "''}", "'', tier: 1, capi-proxy-patcher.io/x: 1}", 1)},
 			"",

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
@@ -17,7 +18,7 @@ func TestRender_NeedsNoValueOfASecret(t *testing.T) {
 	)
 	plain := strings.Join([]string{clusterA, poolA, sharedTemplate}, "---\n")
 	specs := func(output string) string { return strings.Join(strings.Split(output, "---\n")[:3], "---\n") }
-	want := specs(string(rendered(t, plain+"---\n"+sharedSecret, render.Publish{}).Output))
+	want := specs(string(run(t, of(plain+"---\n"+sharedSecret)).Output))
 	for name, test := range map[string]struct{ secret, note, fails string }{
 		"SOPS":                  {strings.Replace(sharedSecret, `"http://proxy.example.com:3128"`, `"`+enc+`"`, 1) + "sops: {version: 3.9.0}\n", "encrypted by SOPS", ""},
 		"SOPS in data":          {strings.NewReplacer(`"http://proxy.example.com:3128"`, `"`+enc+`"`, "stringData", "data").Replace(sharedSecret), "encrypted by SOPS", ""},
@@ -56,11 +57,18 @@ func TestRender_NeedsNoValueOfASecret(t *testing.T) {
 			if err != nil || !strings.Contains(string(result.Output), "proxy.env: ") {
 				t.Errorf("with a file that has the values: %v\n%s", err, result.Output)
 			}
-			published := render.Publish{Wanted: true, List: "env"}
+			published := render.Publish{Publisher: oneOutput{}, Wanted: true, List: "env"}
 			if result, err := render.Render(t.Context(), render.Options{Inputs: inputs, Publish: published}); err == nil ||
 				!strings.Contains(err.Error(), "values of the proxy Secret are not known") {
 				t.Errorf("published: %v\n%s", err, result.Output)
 			}
 		})
 	}
+}
+
+// oneOutput is asked for by every Cluster.
+type oneOutput struct{ kit.Publisher }
+
+func (oneOutput) Asked(map[string]string, bool) (kit.Outputs, error) {
+	return kit.Outputs{Count: 1, ForManagement: true}, nil
 }

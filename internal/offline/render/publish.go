@@ -17,11 +17,12 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
 // Publish selects the published values that Render prints.
 type Publish struct {
+	// Publisher makes them. Nil is a program that publishes nothing.
+	Publisher kit.Publisher
 	// Wanted prints the values that the controller would write.
 	Wanted bool
 	// List is the list of outputs of every Cluster. Empty is that of its annotation.
@@ -40,7 +41,7 @@ func (p Publish) Check() error {
 	if found := finding.Of(err); len(found) > 0 {
 		return fmt.Errorf("%s; %s", found[0].Message, found[0].Advice)
 	}
-	if p.Only && slices.ContainsFunc(asks.Outputs, publish.Output.IsForWorkload) && !p.forWorkload() {
+	if p.Only && asks.ForWorkload && !p.forWorkload() {
 		return errors.New("the list has outputs for the management cluster and for the workload cluster; print them one " +
 			"after the other")
 	}
@@ -48,25 +49,24 @@ func (p Publish) Check() error {
 }
 
 // asks returns what List asks for. Its errors come with a Cluster, too.
-func (p Publish) asks() (publish.Request, error) {
-	return publish.ReadForRender(map[string]string{contract.AnnotationPublish: p.List})
+func (p Publish) asks() (kit.Outputs, error) {
+	if p.Publisher == nil {
+		return kit.Outputs{}, nil
+	}
+	return p.Publisher.Asked(map[string]string{contract.AnnotationPublish: p.List}, true)
 }
 
 // forWorkload reports whether objects for a workload cluster are printed, and nothing else.
 func (p Publish) forWorkload() bool {
 	asks, _ := p.asks()
-	return p.Only && len(asks.Outputs) > 0 && !slices.ContainsFunc(asks.Outputs, isForManagement)
+	return p.Only && asks.Count > 0 && !asks.ForManagement
 }
-
-func isForManagement(o publish.Output) bool { return !o.IsForWorkload() }
 
 // choose returns the only Cluster whose values are printed, nil for all. Objects for a workload cluster do not say
 // whose they are, so that those of one Cluster are printed and no others.
 func (p Publish) choose(all []*manifest.Object) (*manifest.Object, error) {
 	asks, _ := p.asks()
-	if !p.Wanted || p.Cluster == "" && !p.forWorkload() && !slices.ContainsFunc(asks.Outputs, func(o publish.Output) bool {
-		return o.IsForWorkload() && !o.IsDelivered()
-	}) {
+	if !p.Wanted || p.Cluster == "" && !p.forWorkload() && !asks.ForRender {
 		return nil, nil //nolint:nilnil // nil is all
 	}
 	names := make([]string, len(all))
@@ -82,7 +82,7 @@ func (p Publish) choose(all []*manifest.Object) (*manifest.Object, error) {
 
 // isPublished reports whether values of a Cluster are to be printed.
 func (r *renderer) isPublished(cluster *manifest.Object) bool {
-	return r.Publish.Wanted && (r.only == nil || r.only == cluster)
+	return r.Publish.Wanted && r.Publish.Publisher != nil && (r.only == nil || r.only == cluster)
 }
 
 // publishOnly prints the outputs of a Cluster if it has the label.
@@ -112,22 +112,21 @@ func (c *clusterRun) publish(ctx context.Context) {
 			annotations[key] = value
 		}
 	}
-	read := publish.Read
 	if c.Publish.List != "" {
-		read, annotations[contract.AnnotationPublish] = publish.ReadForRender, c.Publish.List
+		annotations[contract.AnnotationPublish] = c.Publish.List
 	}
-	asks, err := read(annotations)
+	asks, err := c.Publish.Publisher.Asked(annotations, c.Publish.List != "")
 	if err != nil {
 		c.reject(c.object, "%s", err)
 		return
 	}
-	if len(asks.Outputs) == 0 {
+	if asks.Count == 0 {
 		c.withdraw(asks)
 		c.silent = append(c.silent, fmt.Sprintf("%s: it asks for no output; set annotation %s, or give a list with --publish",
 			clusters.Place(c.object), contract.AnnotationPublish))
 		return
 	}
-	if c.Publish.Only && !c.Publish.forWorkload() && !slices.ContainsFunc(asks.Outputs, isForManagement) {
+	if c.Publish.Only && !c.Publish.forWorkload() && !asks.ForManagement {
 		c.silent = append(c.silent, clusters.Place(c.object)+": its outputs are for its workload cluster; name them with "+
 			"--publish=LIST")
 		return
@@ -147,7 +146,7 @@ func (c *clusterRun) publish(ctx context.Context) {
 		c.withdraw(asks)
 		return
 	}
-	result, err := publish.Of(asks, publish.Input{
+	result, err := asks.Make(kit.PublishInput{
 		Cluster: c.view.Name, Namespace: c.view.Namespace, Secret: resolution.Secret.String(),
 		Settings: resolution.Settings, NoProxy: resolution.NoProxy.Value, HasNodeNetwork: resolution.NoProxy.HasNodeNetwork,
 		Version: c.version(),
@@ -184,21 +183,19 @@ func (r *renderer) noteSilence() {
 }
 
 // print adds published values to the output.
-func (c *clusterRun) print(result publish.Result) {
+func (c *clusterRun) print(result kit.Published) {
 	if c.Publish.forWorkload() {
-		for _, stream := range WorkloadStreams(result) {
+		for _, stream := range result.Streams {
 			c.published = append(c.published, append([]byte("---\n"), stream...))
 		}
 	} else {
-		c.metadata(result)
-		for _, object := range OutputSecrets(c.view, result) {
+		c.metadata(result.Annotations, result.KeepAnnotations)
+		for _, object := range outputSecrets(c.view, result.Secrets) {
 			c.add(object)
 		}
 	}
-	for _, printed := range result.Printed {
-		for _, object := range printed.Objects {
-			c.add(object)
-		}
+	for _, object := range result.Objects {
+		c.add(object)
 	}
 }
 
@@ -247,7 +244,7 @@ func (c *clusterRun) version() string {
 }
 
 // metadata updates the annotations of a Cluster to the published outputs.
-func (c *clusterRun) metadata(result publish.Result) {
+func (c *clusterRun) metadata(annotations map[string]string, keep bool) {
 	var edits []manifest.Edit
 	set := func(list, key, current, value string) {
 		path := []string{"metadata", list, key}
@@ -259,9 +256,9 @@ func (c *clusterRun) metadata(result publish.Result) {
 			edits = append(edits, manifest.Edit{Op: manifest.SetScalar, Path: path, Value: value})
 		}
 	}
-	if !result.AnnotationsKept {
-		for _, key := range publish.AnnotationKeys() {
-			set("annotations", key, c.object.Annotations()[key], result.Annotations[key])
+	if !keep {
+		for _, key := range c.Publish.Publisher.Written() {
+			set("annotations", key, c.object.Annotations()[key], annotations[key])
 		}
 	}
 	switch {
@@ -270,16 +267,16 @@ func (c *clusterRun) metadata(result publish.Result) {
 		c.note(c.object, "has annotations of outputs that are not printed; --publish prints the Cluster with them")
 	default:
 		c.edits[c.object] = append(c.edits[c.object], edits...)
-		if len(result.Annotations) == 0 && !result.AnnotationsKept {
+		if len(annotations) == 0 && !keep {
 			c.note(c.object, "removed annotations that an output has written, because the Cluster does not ask for it")
 		}
 	}
 }
 
 // withdraw removes the annotations of outputs from a Cluster that does not ask for them.
-func (c *clusterRun) withdraw(asks publish.Request) {
-	if !c.Publish.Only {
-		c.metadata(publish.Kept(asks, c.view.Name))
+func (c *clusterRun) withdraw(asks kit.Outputs) {
+	if !c.Publish.Only && c.Publish.Publisher != nil {
+		c.metadata(nil, asks.KeepAnnotations)
 	}
 }
 

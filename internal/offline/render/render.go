@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
@@ -23,7 +24,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
 // Options configure Render.
@@ -217,7 +217,7 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 		return
 	}
 	if !enabled {
-		c.withdraw(publish.Request{})
+		c.withdraw(kit.Outputs{})
 		for _, o := range decided {
 			c.carryOut(o)
 			if len(o.Decision.Edits) > 0 {
@@ -238,8 +238,11 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 	}
 	if r.isPublished(object) && usable {
 		c.publish(ctx)
-	} else if asks, err := publish.ParseList(c.view.Annotations[contract.AnnotationPublish]); err == nil {
-		c.withdraw(asks)
+	} else if r.Publish.Publisher != nil {
+		list := map[string]string{contract.AnnotationPublish: c.view.Annotations[contract.AnnotationPublish]}
+		if asks, err := r.Publish.Publisher.Asked(list, false); err == nil {
+			c.withdraw(asks)
+		}
 	}
 	if c.view.Topology {
 		c.topology()

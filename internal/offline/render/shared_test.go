@@ -82,8 +82,7 @@ func outcome(t *testing.T, documents []string) string {
 
 func TestRender_DecidesTheSameInEveryOrderOfDocuments(t *testing.T) {
 	t.Parallel()
-	patchedA := string(rendered(t, strings.Join([]string{clusterA, poolA, sharedTemplate, sharedSecret}, "---\n"),
-		render.Publish{}).Output)
+	patchedA := string(run(t, of(strings.Join([]string{clusterA, poolA, sharedTemplate, sharedSecret}, "---\n"))).Output)
 	patchedTemplate := strings.Split(patchedA, "---\n")[2]
 	other := strings.NewReplacer("namespace: ns", "namespace: other").Replace(sharedTemplate)
 	const is, of = "KubeadmConfigTemplate ns/t: it is also used by ", "; give each Cluster its own template"

@@ -1,12 +1,14 @@
-package render_test
+package program_test
 
 import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
 
@@ -38,10 +40,14 @@ stringData: {httpProxy: "http://192.0.2.220:3128", httpsProxy: "http://proxy.exa
 
 func rendered(t *testing.T, text string, p render.Publish) render.Result {
 	t.Helper()
-	options := of(text)
-	options.Inputs[0].Name = "-"
-	options.Publish = p
-	return run(t, options)
+	p.Publisher = publish.New()
+	result, err := render.Render(t.Context(), render.Options{
+		Inputs: []clusters.Input{{Name: "-", Data: []byte(text)}}, Publish: p, Now: time.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
 }
 
 func TestPublish_PrintsEveryOutput(t *testing.T) {
@@ -118,7 +124,7 @@ func TestPublish_SaysWhyNothingIsPublished(t *testing.T) {
 				t.Fatal("nothing is replaced")
 			}
 			result, err := render.Render(t.Context(), render.Options{
-				Inputs: []clusters.Input{{Name: "-", Data: []byte(text)}}, Publish: render.Publish{Wanted: true},
+				Inputs: []clusters.Input{{Name: "-", Data: []byte(text)}}, Publish: render.Publish{Publisher: publish.New(), Wanted: true}, Now: time.Now,
 			})
 			said := strings.Join(result.Notes, "\n")
 			if err != nil {
@@ -172,9 +178,13 @@ func TestPublish_RemovesAnnotationsThatNoClusterAsksFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			text := strings.NewReplacer(tc.change...).Replace(published)
-			result := run(t, render.Options{
-				Inputs: []clusters.Input{{Name: "-", Data: []byte(text)}}, Publish: tc.publish, All: tc.all,
+			tc.publish.Publisher = publish.New()
+			result, err := render.Render(t.Context(), render.Options{
+				Inputs: []clusters.Input{{Name: "-", Data: []byte(text)}}, Publish: tc.publish, All: tc.all, Now: time.Now,
 			})
+			if err != nil {
+				t.Fatal(err)
+			}
 			want := strings.SplitAfter(text, "---\n")[0]
 			if !tc.stay {
 				want = annotated.ReplaceAllString(want, "")
@@ -191,3 +201,19 @@ func TestPublish_RemovesAnnotationsThatNoClusterAsksFor(t *testing.T) {
 
 // annotated are the lines with the annotations of output annotations.
 var annotated = regexp.MustCompile(`(?m)^ *capi-proxy-patcher\.io/(http|https|no)-proxy:.*\n`)
+
+func TestLint_PointsAtTheEntryOfPublish(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(publishing, "env, values=defaults.env,", "env, nope, trust=A,", 1)
+	text = strings.Replace(text, `publish-credentials: "true"`, `publish-credentials: "yes"`, 1)
+	_, out, _ := run(t, text, "lint", "-f", "-")
+	for _, want := range []string{
+		"standard input:8: rejection: Cluster team-a/prod, annotation capi-proxy-patcher.io/publish entry 2",
+		"standard input:8: rejection: Cluster team-a/prod, annotation capi-proxy-patcher.io/publish entry 3",
+		"standard input:9: rejection: Cluster team-a/prod, annotation capi-proxy-patcher.io/publish-credentials",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
