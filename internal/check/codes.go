@@ -2,7 +2,6 @@ package check
 
 import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace/agent"
 )
 
 // Names of checks. Each has a section in docs/troubleshooting.md.
@@ -88,17 +87,17 @@ func advice(code finding.Code) string {
 		return "let the Pod run in namespace kube-system: admission policies and taints of the workload cluster may forbid it"
 	case CodeNodeImage:
 		return "mend what the message names; the proxy, its password and the certificates are in the proxy Secret"
-	case agent.CodeNodeProblems:
+	case "node-problems":
 		return "mend what the message names in the image or the proxy Secret, and replace the Machine"
-	case agent.CodeNodeVariables:
+	case "node-variables":
 		return "replace the Machine, or use rollout InPlace: it has booted without the proxy"
-	case agent.CodeNodeTrust:
+	case "node-trust":
 		return "replace the Machine, or use rollout InPlace; the log of the bootstrap says why trust was not set up"
-	case agent.CodeNodeEndpoint:
+	case "node-endpoint":
 		return "mend what the message names: 407 is a wrong password, an unknown authority belongs into key trustedCA"
-	case agent.CodeNodeAPIServer, agent.CodeNodeDNS:
+	case "node-api-server", "node-dns":
 		return "mend the network or the DNS of the workload cluster, or add what is proxied to key noProxy"
-	case agent.CodeNodeNetwork:
+	case "node-network":
 		return "add the network of the nodes to key noProxy of the proxy Secret"
 	default:
 		return "do what the section says"
