@@ -34,13 +34,13 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 	excused := map[string][]string{
 		"offline/foreign":  {"net/http", "os/exec"},
 		"offline/manifest": {"net/http", "os/exec"},
-		"core/kinds":            types,
-		"inplace/node":             types,
+		"core/kinds":       types,
+		"inplace/node":     types,
 		"patch":            types,
-		"core/plan":             types,
+		"core/plan":        types,
 		"publish":          types,
-		"core/settings":         types,
-		"fleet/status":           types,
+		"core/settings":    types,
+		"fleet/status":     types,
 	}
 	for _, name := range []string{
 		"core/contract", "core/finding", "core/infrastructure", "core/kinds", "inplace/node", "core/noproxy", "explain", "offline/foreign", "offline/manifest",

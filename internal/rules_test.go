@@ -32,49 +32,49 @@ const (
 // wholes are the functions that write a whole object, and which: never one of Cluster API. A cache does not keep it
 // whole, and a later version of it may have more fields than our types: written back, it would lose them.
 var wholes = map[string]string{
-	"check.node":                  "a new Pod",
-	"check.permissions":           "a SelfSubjectAccessReview",
-	"check.rights":                "a SelfSubjectAccessReview",
-	"core/backoff.Create":   "what its callers write",
-	"core/backoff.Update":   "what its callers write",
-	"publish/publisher.create": "a Secret, or another output",
-	"publish/publisher.update": "a Secret, or another output",
-	"core/controller.replaceSecret":    "a generated Secret",
-	"core/controller.write":            "a generated Secret",
-	"inplace.write":   "an object of the workload cluster",
-	"check.admission":             "a new object, as a dry run",
-	"fleet/preview.Create":              "what the pass writes, as a dry run",
-	"fleet/preview.Update":              "what the pass writes, as a dry run",
+	"check.node":                    "a new Pod",
+	"check.permissions":             "a SelfSubjectAccessReview",
+	"check.rights":                  "a SelfSubjectAccessReview",
+	"core/backoff.Create":           "what its callers write",
+	"core/backoff.Update":           "what its callers write",
+	"publish/publisher.create":      "a Secret, or another output",
+	"publish/publisher.update":      "a Secret, or another output",
+	"core/controller.replaceSecret": "a generated Secret",
+	"core/controller.write":         "a generated Secret",
+	"inplace.write":                 "an object of the workload cluster",
+	"check.admission":               "a new object, as a dry run",
+	"fleet/preview.Create":          "what the pass writes, as a dry run",
+	"fleet/preview.Update":          "what the pass writes, as a dry run",
 }
 
 // forms are the types that have the name of one of Cluster API's, and why.
 var forms = map[string]string{
-	"core/controller.Object":        "an object with the decision about it",
-	"core/finding.Object":           "a row of the condition",
-	"core/settings.Cluster":         "the settings of a Cluster, not its object",
-	"core/settings.Pool":            "the settings of a pool, not its object",
+	"core/controller.Object":   "an object with the decision about it",
+	"core/finding.Object":      "a row of the condition",
+	"core/settings.Cluster":    "the settings of a Cluster, not its object",
+	"core/settings.Pool":       "the settings of a pool, not its object",
 	"offline/clusters.Cluster": "an object in its text, and its settings",
-	"explain.Cluster":  "its destinations",
+	"explain.Cluster":          "its destinations",
 	"offline/manifest.Object":  "a part of a text",
-	"core/plan.Object":              "the facts about an object that is decided about",
-	"core/plan.Pool":                "the same, of a pool",
-	"fleet/status.Machine":           "a row of the record",
+	"core/plan.Object":         "the facts about an object that is decided about",
+	"core/plan.Pool":           "the same, of a pool",
+	"fleet/status.Machine":     "a row of the record",
 }
 
 // memories are what the manager knows from one pass to the next, and what a crash loses of it.
 var memories = map[string]string{
 	"core/backoff.memory":    "what was written within two minutes: a few writes are repeated",
-	"core/controller.memory":            "its fields say it",
-	"inplace.Applier":  "what was applied, and which clusters answer: each object is compared once more",
-	"inplace.Follower": "nodes with the current files, and clusters that do not answer: both are asked again",
-	"core/world.Memory":                 "its fields say it",
+	"core/controller.memory": "its fields say it",
+	"inplace.Applier":        "what was applied, and which clusters answer: each object is compared once more",
+	"inplace.Follower":       "nodes with the current files, and clusters that do not answer: both are asked again",
+	"core/world.Memory":      "its fields say it",
 }
 
 // locked are types with a lock that no pass depends on, and why.
 var locked = map[string]string{
-	"cli.serverClock":   "the clock of one command",
+	"cli.serverClock":       "the clock of one command",
 	"inplace/agent.watcher": "the state that a Pod on a node has logged",
-	"core/settings.Parsed":   "a field of world.Memory",
+	"core/settings.Parsed":  "a field of world.Memory",
 }
 
 // libraries are what a library does for the product, the packages that may come near it, and the decision for each.

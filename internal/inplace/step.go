@@ -192,7 +192,6 @@ func (s *Step) removal(p *controller.Pass) (NodeFiles, error) {
 	return in, err //nolint:wrapcheck // it says what failed
 }
 
-
 // kept are the labels of generated Secrets whose objects stay as they are.
 func kept(wants []Want) map[string]bool {
 	labels := map[string]bool{}

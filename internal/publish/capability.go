@@ -1,38 +1,88 @@
+// Package publish publishes the values of Clusters beyond their nodes: package output makes them, and package publisher
+// applies them.
 package publish
 
 import (
+	"context"
 	"maps"
 
 	"github.com/spf13/cobra"
+	cliflag "k8s.io/component-base/cli/flag"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/manager"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/publisher"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/remote"
 )
 
-// Capability implements kit.Capability and kit.Publisher.
+// Capability implements kit.Capability, kit.Publisher and manager.Extension.
 type Capability struct{}
 
-// New returns the capability to publish values of Clusters.
-func New() Capability { return Capability{} }
+// New returns the capability, and adds its names to those of the program.
+func New() Capability {
+	contract.Add(contract.Capability{
+		Name:        "publish",
+		Annotations: []contract.Annotation{{Key: contract.AnnotationPublish}, {Key: contract.AnnotationPublishCredentials}},
+		Records: []string{
+			contract.AnnotationHTTPProxy, contract.AnnotationHTTPSProxy, contract.AnnotationNoProxy,
+			contract.AnnotationApplied,
+		},
+		Condition: contract.ConditionProxyPublished,
+		Reasons: []contract.Reason{
+			{Name: contract.ReasonPublished, Status: contract.StatusTrue, Task: contract.TaskNone, After: contract.ReasonConfigured},
+			{Name: contract.ReasonInvalidOutput, Status: contract.StatusFalse, Task: contract.TaskCorrect, After: contract.ReasonInternalError},
+			{Name: contract.ReasonCredentialsWithheld, Status: contract.StatusFalse, Task: contract.TaskAct, After: contract.ReasonNameTaken},
+			{Name: contract.ReasonKubernetesTooOld, Status: contract.StatusFalse, Task: contract.TaskAct, After: contract.ReasonCredentialsWithheld},
+			{Name: contract.ReasonTooLarge, Status: contract.StatusFalse, Task: contract.TaskAct, After: contract.ReasonKubernetesTooOld},
+			{Name: contract.ReasonDeliveryFailed, Status: contract.StatusFalse, Task: contract.TaskAct, After: contract.ReasonTooLarge},
+			{Name: contract.ReasonDelivering, Status: contract.StatusUnknown, Task: contract.TaskWait, After: contract.ReasonConfiguring},
+			{Name: contract.ReasonWithdrawing, Status: contract.StatusUnknown, Task: contract.TaskWait, After: contract.ReasonDelivering},
+		},
+	})
+	return Capability{}
+}
+
+// AddFlags implements manager.Extension.
+func (Capability) AddFlags(*cliflag.NamedFlagSets) {}
+
+// Check implements manager.Extension.
+func (Capability) Check() error { return nil }
+
+// SetupWithManager implements manager.Extension.
+func (Capability) SetupWithManager(_ context.Context, mgr ctrl.Manager, core manager.Core) (controller.Step, error) {
+	outputs, err := publisher.New(publisher.Config{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Memory: core.Memory,
+		Applier: remote.NewApplier(remote.NewClusters(remote.Connect(mgr.GetAPIReader()), core.Now)),
+		Scope:   core.Scope, Now: core.Now, Concurrency: core.Concurrency,
+	})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what is missing
+	}
+	return nil, outputs.SetupWithManager(mgr) //nolint:wrapcheck // it says what failed
+}
 
 // Commands implements kit.Capability.
 func (Capability) Commands(kit.Streams, []kit.Capability) []*cobra.Command { return nil }
 
 // Written implements kit.Publisher.
-func (Capability) Written() []string { return AnnotationKeys() }
+func (Capability) Written() []string { return output.AnnotationKeys() }
 
 // Asked implements kit.Publisher.
 func (Capability) Asked(annotations map[string]string, printed bool) (kit.Outputs, error) {
-	read := Read
+	read := output.Read
 	if printed {
-		read = ReadForRender
+		read = output.ReadForRender
 	}
 	request, err := read(annotations)
 	asked := kit.Outputs{
-		Count: len(request.Outputs), KeepAnnotations: Kept(request, "").AnnotationsKept,
+		Count: len(request.Outputs), KeepAnnotations: output.Kept(request, "").AnnotationsKept,
 		Make: func(in kit.PublishInput) (kit.Published, error) {
-			result, err := Of(request, Input(in))
-			return result.published(), err
+			result, err := output.Of(request, output.Input(in))
+			return published(result), err
 		},
 	}
 	for _, o := range request.Outputs {
@@ -44,7 +94,7 @@ func (Capability) Asked(annotations map[string]string, printed bool) (kit.Output
 }
 
 // published are the outputs of a result that have content.
-func (r Result) published() kit.Published {
+func published(r output.Result) kit.Published {
 	all := kit.Published{Annotations: r.Annotations, KeepAnnotations: r.AnnotationsKept, Findings: r.Findings}
 	for _, secret := range r.Secrets {
 		switch {

@@ -3,16 +3,18 @@ package publish
 import (
 	"slices"
 	"testing"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 )
 
 func TestPublished_HasWhatHasContent(t *testing.T) {
 	t.Parallel()
-	got := Result{Secrets: []Secret{
+	got := published(output.Result{Secrets: []output.Secret{
 		{Name: "beside", Output: "o", Data: map[string][]byte{"k": []byte("beside")}},
 		{Name: "old", Kept: true},
-		{Name: "kept", Delivered: &Output{Name: "pods"}, Kept: true},
-		{Name: "out", Delivered: &Output{Name: "trust"}, Data: map[string][]byte{"trust.yaml": []byte("a: b\n")}},
-	}}.published()
+		{Name: "kept", Delivered: &output.Output{Name: "pods"}, Kept: true},
+		{Name: "out", Delivered: &output.Output{Name: "trust"}, Data: map[string][]byte{"trust.yaml": []byte("a: b\n")}},
+	}})
 	if !slices.EqualFunc(got.Streams, []string{"a: b\n"}, func(g []byte, w string) bool { return string(g) == w }) {
 		t.Errorf("got %q", got.Streams)
 	}

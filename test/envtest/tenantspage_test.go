@@ -15,7 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/explain"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
@@ -153,7 +158,8 @@ func (u tenant) runs(t *testing.T, args ...string) {
 	t.Helper()
 	args = append(args, "--namespace", u.ns, "--kubeconfig", u.kubeconfig)
 	var out, errs bytes.Buffer
-	status := cli.Main(t.Context(), args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	status := cli.Main(t.Context(), args, kit.Streams{In: strings.NewReader(""), Out: &out, Err: &errs},
+		offline.New(), explain.New(), fleet.New(), check.New())
 	if args[0] == "check" {
 		_, cluster, found := strings.Cut(out.String(), "\nCluster "+u.ns+"/prod\n")
 		if !found || strings.Contains(cluster, "missing right") || strings.Contains(cluster, "is forbidden") {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	outputs "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
@@ -35,7 +35,7 @@ func Variables() []systemd.Var {
 
 // Manifest returns what an output applies for variables: the ConfigMap and the policy.
 func Manifest(output string, vars []systemd.Var) ([]byte, error) {
-	asks, err := publish.ParseList(output)
+	asks, err := outputs.ParseList(output)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func Manifest(output string, vars []systemd.Var) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	result, err := publish.Of(publish.Request{Outputs: asks.Outputs, Credentials: true}, publish.Input{
+	result, err := outputs.Of(outputs.Request{Outputs: asks.Outputs, Credentials: true}, outputs.Input{
 		Cluster: "prod", Settings: proxy, NoProxy: noProxy, HasNodeNetwork: true, Version: "v1.36.0",
 	})
 	if err != nil || len(result.Findings) > 0 {

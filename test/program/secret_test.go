@@ -20,6 +20,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	outputs "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
 )
 
@@ -100,11 +101,11 @@ func published(t *testing.T, output, secret, stderr string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asks, err := publish.ParseList(output)
+	asks, err := outputs.ParseList(output)
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := publish.Of(asks, publish.Input{Cluster: "c", Settings: proxy, NoProxy: composed.Value})
+	result, err := outputs.Of(asks, outputs.Input{Cluster: "c", Settings: proxy, NoProxy: composed.Value})
 	if err != nil || len(result.Findings) > 0 {
 		t.Fatal(err, result.Findings)
 	}

@@ -234,7 +234,7 @@ func (all manifests) configured(t *testing.T) map[string]string {
 	specs := map[string]string{}
 	for _, o := range all {
 		if o.GetKind() == "Cluster" {
-			for _, key := range publish.AnnotationKeys() {
+			for _, key := range output.AnnotationKeys() {
 				if value, written := o.GetAnnotations()[key]; written {
 					specs["annotation "+key] = value
 				}

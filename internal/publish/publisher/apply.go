@@ -13,7 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/remote"
 )
 
@@ -38,12 +38,12 @@ func applied() []remote.Kind {
 }
 
 // setOf returns what outputs want in the workload cluster of a Cluster, and a text that changes with what they keep.
-func setOf(cluster string, wanted []publish.Secret) (set remote.Set, kept string, err error) {
+func setOf(cluster string, wanted []output.Secret) (set remote.Set, kept string, err error) {
 	set = remote.Set{
 		Kinds: applied(), Failed: contract.ReasonDeliveryFailed,
 		Labels: map[string]string{labelManagedBy: contract.Name, contract.LabelGenerated: cluster},
 		Keeps: func(object metav1.Object) bool {
-			return slices.ContainsFunc(wanted, func(w publish.Secret) bool {
+			return slices.ContainsFunc(wanted, func(w output.Secret) bool {
 				return w.Kept && object.GetLabels()[contract.LabelOutput] == string(w.Delivered.Name)
 			})
 		},
@@ -75,8 +75,8 @@ func setOf(cluster string, wanted []publish.Secret) (set remote.Set, kept string
 
 // apply has the workload cluster brought to what is wanted there, and reports whether anything may be left in it. An
 // annotation of the Cluster says so before the first object is applied, and until the last one is deleted.
-func (p *pass) apply(ctx context.Context, wanted []publish.Secret) (left bool, err error) {
-	begins := slices.ContainsFunc(wanted, func(s publish.Secret) bool { return !s.Kept })
+func (p *pass) apply(ctx context.Context, wanted []output.Secret) (left bool, err error) {
+	begins := slices.ContainsFunc(wanted, func(s output.Secret) bool { return !s.Kept })
 	if !begins && p.cluster.Annotations[contract.AnnotationApplied] == "" {
 		return false, nil
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/remote"
 )
 
@@ -15,7 +15,7 @@ import (
 func TestApplied_AreTheObjectsOfTheOutputs(t *testing.T) {
 	t.Parallel()
 	list := make([]string, 0, 4)
-	for _, output := range publish.KeptDelivered() {
+	for _, output := range output.KeptDelivered() {
 		list = append(list, output.Delivered.String())
 	}
 	proxy, err := settings.ParseSecret(map[string][]byte{"httpProxy": []byte("http://p:1")})
@@ -24,11 +24,11 @@ func TestApplied_AreTheObjectsOfTheOutputs(t *testing.T) {
 	}
 	left := applied()
 	for _, list := range []string{strings.Join(list, ","), "pods=kyverno"} {
-		asks, err := publish.ParseList(list)
+		asks, err := output.ParseList(list)
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, err := publish.Of(asks, publish.Input{Cluster: "prod", Settings: proxy, NoProxy: "a", Version: "v1.36.0"})
+		result, err := output.Of(asks, output.Input{Cluster: "prod", Settings: proxy, NoProxy: "a", Version: "v1.36.0"})
 		if err != nil {
 			t.Fatal(err)
 		}

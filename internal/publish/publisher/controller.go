@@ -27,7 +27,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/remote"
 )
 
@@ -104,7 +104,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 // isConcerned reports whether a Cluster asks for something, or shows that something may be left of what it asked for.
 func isConcerned(cluster client.Object) bool {
 	annotations := cluster.GetAnnotations()
-	if annotations[contract.AnnotationPublish] != "" || publish.IsWritten(annotations) ||
+	if annotations[contract.AnnotationPublish] != "" || output.IsWritten(annotations) ||
 		annotations[contract.AnnotationApplied] != "" {
 		return true
 	}
@@ -139,7 +139,7 @@ func versionOf(object client.Object) string {
 
 // ofOutputName finds the Clusters that may want a Secret of this name.
 func ofOutputName(_ context.Context, secret client.Object) []reconcile.Request {
-	clusters := publish.ClustersOf(secret.GetName())
+	clusters := output.ClustersOf(secret.GetName())
 	requests := make([]reconcile.Request, 0, len(clusters))
 	for _, cluster := range clusters {
 		requests = append(requests, reconcile.Request{

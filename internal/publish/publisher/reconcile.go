@@ -23,7 +23,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 )
 
 // pass is one pass over one Cluster.
@@ -32,7 +32,7 @@ type pass struct {
 
 	cluster *clusterv1.Cluster
 	view    settings.Cluster
-	request publish.Request
+	request output.Request
 	out     controller.Outcome
 	// existing are the Secrets of outputs by name, as this pass has read or written them.
 	existing map[string]*corev1.Secret
@@ -99,7 +99,7 @@ func (p *pass) run(ctx context.Context) (idle bool, err error) {
 	if err := p.annotate(ctx, result); err != nil {
 		return false, err
 	}
-	var delivered []publish.Secret
+	var delivered []output.Secret
 	for _, secret := range result.Secrets {
 		if secret.Delivered != nil {
 			delivered = append(delivered, secret)
@@ -108,7 +108,7 @@ func (p *pass) run(ctx context.Context) (idle bool, err error) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.existing)) {
-		if slices.ContainsFunc(result.Secrets, func(w publish.Secret) bool { return w.Delivered == nil && w.Name == name }) {
+		if slices.ContainsFunc(result.Secrets, func(w output.Secret) bool { return w.Delivered == nil && w.Name == name }) {
 			continue
 		}
 		if err := p.remove(ctx, p.existing[name]); err != nil {
@@ -121,34 +121,34 @@ func (p *pass) run(ctx context.Context) (idle bool, err error) {
 }
 
 // make makes what the Cluster asks for. As long as its values are not known, what is out stays.
-func (p *pass) make(ctx context.Context) (result publish.Result, err error) {
+func (p *pass) make(ctx context.Context) (result output.Result, err error) {
 	if p.view.Enabled {
-		if p.request, err = publish.Read(p.view.Annotations); err != nil {
+		if p.request, err = output.Read(p.view.Annotations); err != nil {
 			p.out.Find(finding.Of(err)...)
 			return p.kept(), nil
 		}
 	}
 	if len(p.request.Outputs) == 0 {
-		return publish.Result{}, nil
+		return output.Result{}, nil
 	}
 	resolution, err := p.resolve(ctx)
 	if found := finding.Of(err); len(found) > 0 {
 		p.out.Find(found...)
-		return publish.Kept(p.request, p.cluster.Name), nil
+		return output.Kept(p.request, p.cluster.Name), nil
 	}
 	if err != nil {
-		return publish.Result{}, err
+		return output.Result{}, err
 	}
 	if !resolution.Complete {
 		p.out.Add(contract.ReasonWaitingForEndpoint, "spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; "+
 			"publishing waits until it is set, because NO_PROXY must contain it", p.view.Namespace, p.view.Name)
-		return publish.Kept(p.request, p.cluster.Name), nil
+		return output.Kept(p.request, p.cluster.Name), nil
 	}
 	version, err := p.version(ctx)
 	if err != nil {
-		return publish.Result{}, err
+		return output.Result{}, err
 	}
-	return publish.Of(p.request, publish.Input{
+	return output.Of(p.request, output.Input{
 		Cluster: p.cluster.Name, Namespace: p.cluster.Namespace, Secret: resolution.Secret.String(),
 		Settings: resolution.Settings, NoProxy: resolution.NoProxy.Value,
 		HasNodeNetwork: resolution.NoProxy.HasNodeNetwork, Version: version,
@@ -156,13 +156,13 @@ func (p *pass) make(ctx context.Context) (result publish.Result, err error) {
 }
 
 // kept is the result while it is not known what the Cluster asks for: everything that exists stays as it is.
-func (p *pass) kept() publish.Result {
-	result := publish.Result{AnnotationsKept: true}
+func (p *pass) kept() output.Result {
+	result := output.Result{AnnotationsKept: true}
 	if p.cluster.Annotations[contract.AnnotationApplied] != "" {
-		result.Secrets = publish.KeptDelivered()
+		result.Secrets = output.KeptDelivered()
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.existing)) {
-		result.Secrets = append(result.Secrets, publish.Secret{Name: name, Kept: true})
+		result.Secrets = append(result.Secrets, output.Secret{Name: name, Kept: true})
 	}
 	return result
 }
@@ -197,12 +197,12 @@ func (p *pass) version(ctx context.Context) (string, error) {
 }
 
 // annotate writes the annotations of the Cluster.
-func (p *pass) annotate(ctx context.Context, result publish.Result) error {
+func (p *pass) annotate(ctx context.Context, result output.Result) error {
 	if result.AnnotationsKept {
 		return nil
 	}
 	return p.change(ctx, "annotations", func(cluster *clusterv1.Cluster) {
-		for _, key := range publish.AnnotationKeys() {
+		for _, key := range output.AnnotationKeys() {
 			delete(cluster.Annotations, key)
 		}
 		if cluster.Annotations == nil {

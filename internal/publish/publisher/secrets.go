@@ -20,11 +20,11 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 )
 
 // writeSecret writes a Secret that is wanted.
-func (p *pass) writeSecret(ctx context.Context, wanted publish.Secret) error {
+func (p *pass) writeSecret(ctx context.Context, wanted output.Secret) error {
 	if wanted.Kept {
 		return nil
 	}
@@ -36,7 +36,7 @@ func (p *pass) writeSecret(ctx context.Context, wanted publish.Secret) error {
 }
 
 // desired is the Secret that a wanted one is written as.
-func (p *pass) desired(wanted publish.Secret) *corev1.Secret {
+func (p *pass) desired(wanted output.Secret) *corev1.Secret {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.cluster.Namespace, Name: wanted.Name, Labels: settings.SecretLabels(p.view),
@@ -77,7 +77,7 @@ func (p *pass) taken(kind, name string) {
 }
 
 // create creates a Secret, unless another has its name.
-func (p *pass) create(ctx context.Context, wanted publish.Secret) error {
+func (p *pass) create(ctx context.Context, wanted output.Secret) error {
 	desired := p.desired(wanted)
 	key := client.ObjectKeyFromObject(desired)
 	switch err := p.Client.Get(ctx, key, &corev1.Secret{}); {
@@ -116,7 +116,7 @@ func (p *pass) create(ctx context.Context, wanted publish.Secret) error {
 
 // update writes the content of a Secret if it differs. Labels, annotations and owners of others stay. One that cannot
 // be changed is deleted; its event brings the pass that creates it again.
-func (p *pass) update(ctx context.Context, current *corev1.Secret, wanted publish.Secret) error {
+func (p *pass) update(ctx context.Context, current *corev1.Secret, wanted output.Secret) error {
 	desired, next := p.desired(wanted), current.DeepCopy()
 	next.Data = desired.Data
 	maps.Copy(next.Labels, desired.Labels)

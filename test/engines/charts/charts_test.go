@@ -26,7 +26,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 )
 
 const (
@@ -34,17 +34,17 @@ const (
 	noProxy  = "localhost,.svc,10.0.0.0/8,192.168.0.0/16,.example.com"
 )
 
-func published(t *testing.T, list string, data map[string][]byte) (publish.Result, string) {
+func published(t *testing.T, list string, data map[string][]byte) (output.Result, string) {
 	t.Helper()
 	settings, err := settings.ParseSecret(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	asks, err := publish.ParseList(list)
+	asks, err := output.ParseList(list)
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := publish.Of(asks, publish.Input{
+	result, err := output.Of(asks, output.Input{
 		Cluster: "prod", Secret: "s", Settings: settings, NoProxy: noProxy, HasNodeNetwork: true,
 	})
 	if err != nil {

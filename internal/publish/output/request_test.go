@@ -1,4 +1,4 @@
-package publish_test
+package output_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 )
 
 func TestParseList_CompletesArguments(t *testing.T) {
@@ -22,7 +22,7 @@ func TestParseList_CompletesArguments(t *testing.T) {
 		"kapp-controller=tkg-system":             "[kapp-controller=tkg-system]",
 		"values=a,values=b.c-d_E.9,values=b.c-d": "[values=a values=b.c-d_E.9 values=b.c-d]",
 	} {
-		request, err := publish.ParseList(list)
+		request, err := output.ParseList(list)
 		if got := fmt.Sprint(request.Outputs); err != nil || got != want {
 			t.Errorf("%q: got %s, error %v, want %s", list, got, err, want)
 		}
@@ -57,7 +57,7 @@ func TestRead_FindsEverythingAtOnce(t *testing.T) {
 		"trust=Bad_Name,kapp-controller=":   {`entry 1: "Bad_Name" cannot be the name of a namespace; write trust=NAMESPACE`, `entry 2: "" cannot be the name of a namespace; write kapp-controller=NAMESPACE`},
 		strings.Repeat("env,", 4000) + "en": append(repeated(2, 32, "output env is asked for twice; remove one of them"), "entry 33: too many outputs; ask for at most 32"),
 	} {
-		_, err := publish.Read(map[string]string{contract.AnnotationPublish: list})
+		_, err := output.Read(map[string]string{contract.AnnotationPublish: list})
 		var got []string
 		for _, f := range finding.Of(err) {
 			text, ours := strings.CutPrefix(f.String(), "annotation capi-proxy-patcher.io/publish ")
@@ -86,17 +86,17 @@ func repeated(from, to int, text string) []string {
 func TestRead_ReadsWhetherCredentialsMayLeave(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]bool{"true": true, "false": false} {
-		request, err := publish.Read(map[string]string{contract.AnnotationPublish: "env", contract.AnnotationPublishCredentials: value})
+		request, err := output.Read(map[string]string{contract.AnnotationPublish: "env", contract.AnnotationPublishCredentials: value})
 		if err != nil || request.Credentials != want || len(request.Outputs) != 1 {
 			t.Errorf("%s: %+v, %v", value, request, err)
 		}
 	}
-	_, err := publish.Read(map[string]string{contract.AnnotationPublish: "x,env", contract.AnnotationPublishCredentials: "True"})
+	_, err := output.Read(map[string]string{contract.AnnotationPublish: "x,env", contract.AnnotationPublishCredentials: "True"})
 	if found := finding.Of(err); len(found) != 2 ||
 		found[1].String() != `annotation capi-proxy-patcher.io/publish-credentials: unknown value "True"; use true or false` {
 		t.Errorf("got %v", err)
 	}
-	if request, err := publish.Read(map[string]string{contract.AnnotationPublishCredentials: ""}); err == nil {
+	if request, err := output.Read(map[string]string{contract.AnnotationPublishCredentials: ""}); err == nil {
 		t.Errorf("got %+v", request)
 	}
 }

@@ -1,4 +1,4 @@
-package publish
+package output
 
 import (
 	"encoding/json"

@@ -1,7 +1,7 @@
 // Package publish makes the objects that give the composed values to Pods and add-ons: what contract.AnnotationPublish
 // of a Cluster asks for, the Secrets in the management cluster, and the objects for the workload cluster in some of
 // them. It is pure: the controller writes them and render prints them.
-package publish
+package output
 
 import (
 	"fmt"
