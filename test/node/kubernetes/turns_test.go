@@ -389,4 +389,5 @@ func (r *running) handLeave(t *testing.T, good map[string][]byte) {
 	} {
 		r.first.kubectl(t, "delete", object, "--namespace=kube-system", "--timeout=5m")
 	}
+	r.first.kubectl(t, "delete", "secrets", "--selector=some=by-hand", "--namespace=kube-system")
 }
