@@ -63,7 +63,6 @@ func (r *running) adopt(t *testing.T) {
 	if diff := cmp.Diff(withDropIns, r.worker.MustRun(t, "sh", "-c", filesOfNode)); diff != "" {
 		t.Errorf("files of the worker (-want +got):\n%s", diff)
 	}
-	r.lacksProduct(t, r.first)
 	for _, service := range []string{"containerd", "kubelet"} {
 		r.worker.MustRun(t, "rm", systemd.DropInPath(service))
 	}
