@@ -131,9 +131,10 @@ func (c inPlace) version(generated, image string) (string, map[string][]byte) {
 	if err != nil {
 		c.T.Fatal(err)
 	}
+	slots, _ := strconv.Atoi(c.Cluster().Annotations[contract.AnnotationInPlaceMaxUnavailable])
 	in := inplace.NodeFiles{
 		NodePods: inplace.NodePods{Image: image, PullPolicy: "Always"}, Secret: generated, Data: data, Key: []byte(of.UID),
-		Slots: options.MaxUnavailable,
+		Slots: max(1, slots),
 	}
 	for _, key := range []string{contract.KeyNoProxyOrigins, contract.KeyContentHash, contract.KeyInfrastructure} {
 		delete(data, key) // no node gets it

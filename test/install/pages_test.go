@@ -88,6 +88,6 @@ func TestPages_CommandsOfKubectlWork(t *testing.T) {
 		}
 	}
 	if len(ran) != 12 {
-		t.Errorf("%d commands: %q", len(ran), ran)
+		t.Errorf("%d commands: %v", len(ran), ran)
 	}
 }

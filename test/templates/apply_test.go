@@ -29,6 +29,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/manager"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
@@ -121,6 +122,7 @@ func startManager(t *testing.T, cluster *mgmt.Cluster) {
 		HealthAddr: "0", ManagerOptions: flags.ManagerOptions{DiagnosticsAddress: "0"}, Log: log,
 	}
 	mgr, err := manager.New(ctx, config, manager.Options{
+		Extensions:  []manager.Extension{publish.New()},
 		Concurrency: 10, SyncPeriod: time.Minute, QPS: -1,
 		Serving: serving,
 	})
