@@ -17,6 +17,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/tables"
 )
 
@@ -92,8 +93,8 @@ func TestTables_OfReasons(t *testing.T) {
 		contract.ReasonTooLarge, contract.ReasonWaitingForEndpoint,
 	}
 	published := append([]string{
-		contract.ReasonPublished, contract.ReasonInvalidOutput, contract.ReasonCredentialsWithheld, contract.ReasonKubernetesTooOld,
-		contract.ReasonDeliveryFailed, contract.ReasonDelivering, contract.ReasonWithdrawing,
+		output.ReasonPublished, output.ReasonInvalidOutput, output.ReasonCredentialsWithheld, output.ReasonKubernetesTooOld,
+		output.ReasonDeliveryFailed, output.ReasonDelivering, output.ReasonWithdrawing,
 	}, both...)
 	tableOf := map[bool]*tables.Table{
 		false: {Page: "../../docs/reference.md", Name: "reasons of ProxyConfigured", Key: 1},

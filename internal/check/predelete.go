@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -61,7 +62,7 @@ func (c *checker) entriesLeft(ctx context.Context) Result {
 // workloadLeft looks for Clusters in whose workload cluster the product may have objects.
 func (c *checker) workloadLeft(ctx context.Context) Result {
 	found, err := c.remaining(ctx, &clusterv1.ClusterList{}, func(o client.Object) bool {
-		return o.GetAnnotations()[contract.AnnotationApplied] != ""
+		return slices.ContainsFunc(contract.AppliedAnnotations(), func(key string) bool { return o.GetAnnotations()[key] != "" })
 	})
 	return removed(found, err, "has objects of "+contract.Name+" in its workload cluster",
 		"no workload cluster has objects of "+contract.Name)

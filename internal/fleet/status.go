@@ -321,7 +321,7 @@ func linksOfRows(rows []reported.Row) string {
 		if !row.IsTrue() {
 			names = append(names, row.Reason)
 		}
-		if row.Published != contract.ReasonPublished {
+		if contract.ReasonOf(row.Published).Status != contract.StatusTrue {
 			names = append(names, row.Published)
 		}
 		if row.IsBehind() {

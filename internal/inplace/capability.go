@@ -23,25 +23,25 @@ type Capability struct{ pods NodePods }
 func New() *Capability {
 	contract.Add(contract.Capability{
 		Name:        "inplace",
-		Annotations: []contract.Annotation{{Key: contract.AnnotationInPlaceMaxUnavailable, Check: checkSlots}},
-		Records:     []string{contract.AnnotationInPlaceApplied},
-		Rollouts:    []string{contract.RolloutInPlace},
+		Annotations: []contract.Annotation{{Key: AnnotationInPlaceMaxUnavailable, Check: checkSlots}},
+		Applied:     AnnotationInPlaceApplied,
+		Rollouts:    []string{RolloutInPlace},
 		Reasons: []contract.Reason{
 			{
-				Name: contract.ReasonInPlaceNotInstalled, Status: contract.StatusFalse, Task: contract.TaskAct,
+				Name: ReasonInPlaceNotInstalled, Status: contract.StatusFalse, Task: contract.TaskAct,
 				After: contract.ReasonNameTaken,
 			},
 			{
-				Name: contract.ReasonInPlaceFailed, Status: contract.StatusFalse, Task: contract.TaskAct,
+				Name: ReasonInPlaceFailed, Status: contract.StatusFalse, Task: contract.TaskAct,
 				After: contract.ReasonTemplateNotSupported, Remote: true,
 			},
 			{
-				Name: contract.ReasonInPlaceUnknown, Status: contract.StatusUnknown, Task: contract.TaskWait,
+				Name: ReasonInPlaceUnknown, Status: contract.StatusUnknown, Task: contract.TaskWait,
 				After: contract.ReasonWaitingForRollout, Remote: true,
 			},
 			{
-				Name: contract.ReasonInPlaceProgressing, Status: contract.StatusUnknown, Task: contract.TaskWait,
-				After: contract.ReasonInPlaceUnknown, Remote: true,
+				Name: ReasonInPlaceProgressing, Status: contract.StatusUnknown, Task: contract.TaskWait,
+				After: ReasonInPlaceUnknown, Remote: true,
 			},
 		},
 	})
@@ -60,9 +60,9 @@ func (*Capability) Probe() []string { return []string{"node", "probe"} }
 func (c *Capability) AddFlags(groups *cliflag.NamedFlagSets) {
 	f := groups.FlagSet("clusters")
 	f.StringVar(&c.pods.Image, "node-image", "", "image of this program as nodes of workload clusters pull it: serves "+
-		"Clusters with rollout "+contract.RolloutInPlace+"; empty: not served")
+		"Clusters with rollout "+RolloutInPlace+"; empty: not served")
 	f.StringVar(&c.pods.PullSecret, "node-image-pull-secret", "", "Secret of type kubernetes.io/dockerconfigjson in "+
-		"namespace "+contract.NodesNamespace+" of workload clusters, with which nodes pull --node-image; empty: none")
+		"namespace "+NodesNamespace+" of workload clusters, with which nodes pull --node-image; empty: none")
 	f.StringVar(&c.pods.PullPolicy, "node-image-pull-policy", string(corev1.PullAlways), "when a node with new files "+
 		"pulls --node-image: "+string(corev1.PullAlways)+" proves the files, or "+string(corev1.PullIfNotPresent)+
 		" for nodes that have the image and no registry")

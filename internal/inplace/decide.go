@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 )
 
@@ -16,7 +15,7 @@ import (
 type View struct {
 	Wants   []Want
 	Members []Member
-	// Nodes are the values of contract.LabelNodeFiles of all nodes of the workload cluster, by name.
+	// Nodes are the values of LabelNodeFiles of all nodes of the workload cluster, by name.
 	Nodes map[string]string
 	// Pods are the Pods that bring files to nodes, without those that end.
 	Pods []Pod
@@ -71,7 +70,7 @@ type Slot struct {
 
 // Decision is what follows from a View.
 type Decision struct {
-	// Labels are the changes of contract.LabelNodeFiles by node; "" removes it.
+	// Labels are the changes of LabelNodeFiles by node; "" removes it.
 	Labels map[string]string
 	// Free are the slots that no node releases any more.
 	Free []Slot
@@ -201,7 +200,7 @@ func (d *Decision) follow(v View, want Want, pods map[string]Pod, held map[strin
 	d.Changes = true
 	slices.Sort(failing)
 	for _, text := range failing[:min(maxNamed, len(failing))] {
-		d.Findings = append(d.Findings, finding.Finding{Reason: contract.ReasonInPlaceFailed, Message: text})
+		d.Findings = append(d.Findings, finding.Finding{Reason: ReasonInPlaceFailed, Message: text})
 	}
 	message := fmt.Sprintf("%d of %d nodes have the current files of Secret %s", done, total, want.Secret)
 	if v.Removes {
@@ -223,13 +222,13 @@ func (d *Decision) follow(v View, want Want, pods map[string]Pod, held map[strin
 	message += list("; it is the turn of ", turns) + list("; waiting for ", waiting) +
 		list("; waiting for the node of Machine ", booting)
 	d.Findings = append(d.Findings, finding.Finding{
-		Reason: contract.ReasonInPlaceProgressing, Progress: true, Message: message,
+		Reason: ReasonInPlaceProgressing, Progress: true, Message: message,
 	})
 }
 
 // advice says what to do about a node that failed.
 func advice(pod Pod, slot Slot) string {
-	retry := "delete Pod " + contract.NodesNamespace + "/" + pod.Name + " to retry"
+	retry := "delete Pod " + NodesNamespace + "/" + pod.Name + " to retry"
 	if pod.Name == "" {
 		retry = "correct the proxy Secret"
 	}

@@ -1,6 +1,7 @@
 package inplace
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -50,7 +51,7 @@ func slot(number, holder, failure string) Slot {
 
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	const of3, progressing = "of 3 nodes have the current files of Secret prod-proxy-files", contract.ReasonInPlaceProgressing
+	const of3, progressing = "of 3 nodes have the current files of Secret prod-proxy-files", ReasonInPlaceProgressing
 	three := []Member{machine("a", main), machine("b", main), machine("c", main)}
 	all := labelled(main, "a", "b", "c")
 	known := []Want{{main, fresh}}
@@ -80,18 +81,18 @@ func TestDecide(t *testing.T) {
 		},
 		"a failure": {
 			view:    View{Wants: known, Members: three, Nodes: all, Pods: []Pod{fails("b", "status 407"), runs("a", fresh)}, Slots: []Slot{slot("0", "b", "ignored")}},
-			current: "a", reason: contract.ReasonInPlaceFailed,
+			current: "a", reason: ReasonInPlaceFailed,
 			message: "* node b: status 407; it keeps its turn since 2026-01-01T12:00:00Z, so that no other node fails; delete Pod kube-system/p-b to retry\n" +
 				"* 1 " + of3 + ", and 1 failed; waiting for c",
 		},
 		"a failure that only the slot says, of a Pod that tries again": {
 			view:    View{Wants: known, Members: three[:1], Nodes: labelled(main, "a"), Slots: []Slot{slot("0", "a", "status 407")}},
-			reason:  contract.ReasonInPlaceFailed,
+			reason:  ReasonInPlaceFailed,
 			message: "* node a: status 407; it keeps its turn since 2026-01-01T12:00:00Z, so that no other node fails; correct the proxy Secret\n* 0 of 1 nodes have the current files of Secret prod-proxy-files, and 1 failed",
 		},
 		"a failure without a turn": {
 			view:   View{Wants: known, Members: three[:1], Nodes: labelled(main, "a"), Pods: []Pod{fails("a", "/etc/x differs")}},
-			reason: contract.ReasonInPlaceFailed,
+			reason: ReasonInPlaceFailed,
 			message: "* node a: /etc/x differs; delete Pod kube-system/p-a to retry\n" +
 				"* 0 of 1 nodes have the current files of Secret prod-proxy-files, and 1 failed",
 		},
@@ -185,4 +186,9 @@ func TestDecide_NamesFewOfMany(t *testing.T) {
 			"waiting for wa, wb, wc and 3 more") {
 		t.Errorf("got %s", condition.Message)
 	}
+}
+
+func TestMain(m *testing.M) {
+	New() // its names
+	os.Exit(m.Run())
 }

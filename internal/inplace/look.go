@@ -20,6 +20,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace/agent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/remote"
 )
 
@@ -50,9 +51,9 @@ func (w *workload) look(ctx context.Context, view *View) error {
 	}
 	view.Nodes, w.nodes = map[string]string{}, map[string]*metav1.PartialObjectMetadata{}
 	for i := range all {
-		view.Nodes[all[i].Name], w.nodes[all[i].Name] = all[i].Labels[contract.LabelNodeFiles], &all[i]
+		view.Nodes[all[i].Name], w.nodes[all[i].Name] = all[i].Labels[LabelNodeFiles], &all[i]
 	}
-	ours := []client.ListOption{client.InNamespace(contract.NodesNamespace), client.MatchingLabels{appLabel: contract.NodesApp}}
+	ours := []client.ListOption{client.InNamespace(NodesNamespace), client.MatchingLabels{appLabel: NodesApp}}
 	var pods corev1.PodList
 	if err := remote.Pages(ctx, w, &pods, func() {
 		for i := range pods.Items {
@@ -74,11 +75,11 @@ func (w *workload) look(ctx context.Context, view *View) error {
 			w.leases = append(w.leases, lease)
 			view.Slots = append(view.Slots, Slot{
 				Name: lease.Name, Holder: finding.Line(ptr.Deref(lease.Spec.HolderIdentity, ""), maxFailure),
-				Since: ptr.Deref(lease.Spec.AcquireTime, metav1.MicroTime{}).Time, Failure: LastLine(lease.Annotations[contract.AnnotationFailure]),
+				Since: ptr.Deref(lease.Spec.AcquireTime, metav1.MicroTime{}).Time, Failure: LastLine(lease.Annotations[agent.AnnotationFailure]),
 			})
 		}
 		leases.Items = nil
-	}, client.InNamespace(contract.NodesNamespace), marks(w.cluster))
+	}, client.InNamespace(NodesNamespace), marks(w.cluster))
 }
 
 // change writes the labels of Nodes and the slots of a decision. It ends early when somebody else writes.
@@ -106,7 +107,7 @@ func (w *workload) change(ctx context.Context, d Decision, slots int) (taken str
 			continue
 		}
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-			Namespace: contract.NodesNamespace, Name: name, Labels: marks(w.cluster),
+			Namespace: NodesNamespace, Name: name, Labels: marks(w.cluster),
 		}}
 		switch err := w.Create(ctx, lease, client.FieldOwner(contract.Name)); {
 		case apierrors.IsAlreadyExists(err):
@@ -118,11 +119,11 @@ func (w *workload) change(ctx context.Context, d Decision, slots int) (taken str
 	return taken, nil
 }
 
-// label sets contract.LabelNodeFiles of a Node, unless somebody has changed the Node; "" removes it.
+// label sets LabelNodeFiles of a Node, unless somebody has changed the Node; "" removes it.
 func (w *workload) label(ctx context.Context, node *metav1.PartialObjectMetadata, value string) error {
-	labels := map[string]any{contract.LabelNodeFiles: value}
+	labels := map[string]any{LabelNodeFiles: value}
 	if value == "" {
-		labels[contract.LabelNodeFiles] = nil
+		labels[LabelNodeFiles] = nil
 	}
 	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels, "uid": node.UID}})
 	if err != nil {
@@ -137,7 +138,7 @@ func (w *workload) label(ctx context.Context, node *metav1.PartialObjectMetadata
 
 // PodOf returns what is read of a Pod at a time.
 func PodOf(pod *corev1.Pod, now time.Time) Pod {
-	p := Pod{Name: pod.Name, Node: pod.Spec.NodeName, Version: pod.Labels[contract.LabelFilesVersion]}
+	p := Pod{Name: pod.Name, Node: pod.Spec.NodeName, Version: pod.Labels[LabelFilesVersion]}
 	for _, container := range pod.Status.InitContainerStatuses {
 		p.Failure = failureOf(container)
 		if container.State.Running != nil { // while it tries again, the answer stays the same

@@ -9,8 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 )
 
 func terminated(code int32, message string) corev1.ContainerState {
@@ -53,7 +51,7 @@ func TestPodOf(t *testing.T) {
 		"a node that has started again":  {apply(running(0), terminated(0, "")), watch(waiting("PodInitializing"), terminated(255, "")), Pod{}},
 	} {
 		object := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{contract.LabelFilesVersion: fresh}},
+			ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{LabelFilesVersion: fresh}},
 			Spec:       corev1.PodSpec{NodeName: "n"},
 			Status:     corev1.PodStatus{InitContainerStatuses: test.init, ContainerStatuses: test.main},
 		}

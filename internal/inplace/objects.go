@@ -70,7 +70,7 @@ type NodeFiles struct {
 	Slots int
 }
 
-// NodeLabel returns the value of contract.LabelNodeFiles for the nodes of a generated Secret: its name or, if that is
+// NodeLabel returns the value of LabelNodeFiles for the nodes of a generated Secret: its name or, if that is
 // too long, a shorter one with a hash. No two generated Secrets have the same: their names do not end like a hash.
 func NodeLabel(secretName string) string {
 	if len(secretName) <= maxLabel {
@@ -131,21 +131,21 @@ func (in NodeFiles) objects() []remote.Object {
 			data[key] = base64.StdEncoding.EncodeToString(value)
 		}
 	}
-	selector := object{appLabel: contract.NodesApp, contract.LabelNodeFiles: label}
+	selector := object{appLabel: NodesApp, LabelNodeFiles: label}
 	return []remote.Object{
 		ofNodes("v1", "Secret", version, object{
 			"type": "Opaque", "immutable": true, "data": data,
-		}, contract.LabelNodeFiles, label),
+		}, LabelNodeFiles, label),
 		ofNodes("apps/v1", "DaemonSet", label, object{"spec": object{
 			"selector":       object{"matchLabels": selector},
 			"updateStrategy": object{"type": "RollingUpdate", "rollingUpdate": object{"maxUnavailable": "100%"}},
 			"template": object{
 				"metadata": object{"labels": object{
-					appLabel: contract.NodesApp, contract.LabelNodeFiles: label, contract.LabelFilesVersion: version,
+					appLabel: NodesApp, LabelNodeFiles: label, LabelFilesVersion: version,
 				}},
 				"spec": in.pod(version),
 			},
-		}}, contract.LabelNodeFiles, label),
+		}}, LabelNodeFiles, label),
 	}
 }
 
@@ -158,7 +158,7 @@ func ofNodes(version, kind, end string, content object, labels ...string) remote
 		o.SetName(contract.Name + "-" + end)
 	}
 	if !strings.HasPrefix(kind, "Cluster") {
-		o.SetNamespace(contract.NodesNamespace)
+		o.SetNamespace(NodesNamespace)
 	}
 	if len(labels) > 0 {
 		o.SetLabels(map[string]string{labels[0]: labels[1]})
@@ -172,7 +172,7 @@ func access(slots int) []remote.Object {
 	for i := range slots {
 		names[i] = slotPrefix + strconv.Itoa(i)
 	}
-	subjects := []any{object{"kind": "ServiceAccount", "name": contract.Name, "namespace": contract.NodesNamespace}}
+	subjects := []any{object{"kind": "ServiceAccount", "name": contract.Name, "namespace": NodesNamespace}}
 	to := func(kind string) object {
 		return object{
 			"roleRef": object{"apiGroup": rbacGroup, "kind": kind, "name": contract.Name}, "subjects": subjects,
@@ -202,18 +202,18 @@ func kindsOfNodes() []remote.Kind {
 		}
 	}
 	return []remote.Kind{
-		kind("apps", "DaemonSet", contract.NodesNamespace), kind("", "Secret", contract.NodesNamespace),
-		kind(rbacGroup, "RoleBinding", contract.NodesNamespace), kind(rbacGroup, "ClusterRoleBinding", ""),
-		kind(rbacGroup, "Role", contract.NodesNamespace), kind(rbacGroup, "ClusterRole", ""),
-		kind("", "ServiceAccount", contract.NodesNamespace),
+		kind("apps", "DaemonSet", NodesNamespace), kind("", "Secret", NodesNamespace),
+		kind(rbacGroup, "RoleBinding", NodesNamespace), kind(rbacGroup, "ClusterRoleBinding", ""),
+		kind(rbacGroup, "Role", NodesNamespace), kind(rbacGroup, "ClusterRole", ""),
+		kind("", "ServiceAccount", NodesNamespace),
 	}
 }
 
 // setOf returns what a Cluster wants in its workload cluster. Objects of versions in kept stay as they are.
 func setOf(cluster string, slots int, wanted []NodeFiles, kept map[string]bool) remote.Set {
 	set := remote.Set{
-		Kinds: kindsOfNodes(), Labels: marks(cluster), Failed: contract.ReasonInPlaceFailed,
-		Keeps: func(o metav1.Object) bool { return kept[o.GetLabels()[contract.LabelNodeFiles]] },
+		Kinds: kindsOfNodes(), Labels: marks(cluster), Failed: ReasonInPlaceFailed,
+		Keeps: func(o metav1.Object) bool { return kept[o.GetLabels()[LabelNodeFiles]] },
 	}
 	if len(wanted)+len(kept) > 0 {
 		set.Objects = access(slots)
@@ -226,7 +226,7 @@ func setOf(cluster string, slots int, wanted []NodeFiles, kept map[string]bool) 
 
 // marks are labels of every object.
 func marks(cluster string) client.MatchingLabels {
-	return client.MatchingLabels{appLabel: contract.NodesApp, contract.LabelGenerated: cluster}
+	return client.MatchingLabels{appLabel: NodesApp, contract.LabelGenerated: cluster}
 }
 
 // pod is the spec of a Pod: one container that applies the files and ends, and one that compares them afterwards.
@@ -247,7 +247,7 @@ func (in NodeFiles) pod(version string) object {
 	pod := object{
 		"affinity": object{"nodeAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": object{
 			"nodeSelectorTerms": []any{object{"matchExpressions": []any{
-				object{"key": contract.LabelNodeFiles, "operator": "In", "values": []any{NodeLabel(in.Secret)}},
+				object{"key": LabelNodeFiles, "operator": "In", "values": []any{NodeLabel(in.Secret)}},
 				object{"key": "kubernetes.io/os", "operator": "In", "values": []any{"linux"}},
 			}}},
 		}}},

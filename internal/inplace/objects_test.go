@@ -85,7 +85,7 @@ func TestSetOf_KeepsWhatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	set := setOf("prod", 1, nil, map[string]bool{main: true})
 	labelled := func(label string) metav1.Object {
-		return &metav1.ObjectMeta{Labels: map[string]string{contract.LabelNodeFiles: label}}
+		return &metav1.ObjectMeta{Labels: map[string]string{LabelNodeFiles: label}}
 	}
 	if !set.Keeps(labelled(main)) || set.Keeps(labelled(gpu)) || set.Keeps(&metav1.ObjectMeta{}) || len(set.Objects) != 5 {
 		t.Errorf("%d objects are applied", len(set.Objects))

@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 )
 
 func TestSlots_AreANumber(t *testing.T) {
@@ -14,7 +12,7 @@ func TestSlots_AreANumber(t *testing.T) {
 		"1": 1, "100": 100, "": 0, "0": 0, "101": 0, "-1": 0, "+1": 0, "01": 0, "10%": 0, "1.5": 0, "1 2": 0, "1\n": 0, "one": 0,
 	} {
 		cluster := &clusterv1.Cluster{}
-		cluster.Annotations = map[string]string{contract.AnnotationInPlaceMaxUnavailable: value}
+		cluster.Annotations = map[string]string{AnnotationInPlaceMaxUnavailable: value}
 		message, advice := checkSlots(value)
 		if (message == "") != (want > 0) || (advice == "") != (want > 0) || slotsOf(cluster) != max(want, 1) {
 			t.Errorf("%q: %d, %q; %q", value, slotsOf(cluster), message, advice)

@@ -1,4 +1,4 @@
-// Package inplace changes the files of running nodes for Clusters with contract.RolloutInPlace. It is a step of the pass
+// Package inplace changes the files of running nodes for Clusters with RolloutInPlace. It is a step of the pass
 // over a Cluster: it applies the files of a version and DaemonSets to the workload cluster, labels the Nodes that get
 // files once, and looks at Nodes, Pods and slots while something changes. Nodes take turns by themselves, by the Leases of
 // slots (package agent). A function of values decides (Decide). No connection stays open.
@@ -49,19 +49,20 @@ func NewStep(clusters *remote.Clusters, live client.Reader, pods NodePods, now f
 
 // Needs implements controller.Step.
 func (*Step) Needs(cluster *clusterv1.Cluster) bool {
-	return cluster.Annotations[contract.AnnotationInPlaceApplied] != ""
+	return cluster.Annotations[AnnotationInPlaceApplied] != ""
 }
 
 // Run implements controller.Step. A Cluster that has asked for updates in place until its label was removed has its nodes
 // restored first. What is in the workload cluster of one that does not ask any more is deleted.
 func (s *Step) Run(ctx context.Context, p *controller.Pass) (out controller.Outcome, err error) {
-	applied := p.Cluster.Annotations[contract.AnnotationInPlaceApplied]
-	asks := p.View.Enabled && p.Options.Rollout == contract.RolloutInPlace
-	removes := settings.Restores(p.Cluster.Labels, p.Cluster.Annotations) && applied != contract.RestoredValue
+	applied := p.Cluster.Annotations[AnnotationInPlaceApplied]
+	asks := p.View.Enabled && p.Options.Rollout == RolloutInPlace
+	removes := settings.StateOf(p.Cluster.Labels) == settings.Disabled && applied != "" && applied != RestoredValue &&
+		p.Cluster.Annotations[contract.AnnotationRollout] == RolloutInPlace
 	switch {
 	case asks && s.pods.Image == "":
-		out.Add(contract.ReasonInPlaceNotInstalled, "annotation %s is %s, and the manager runs without --node-image; add it, "+
-			"or remove the annotation", contract.AnnotationRollout, contract.RolloutInPlace)
+		out.Add(ReasonInPlaceNotInstalled, "annotation %s is %s, and the manager runs without --node-image; add it, "+
+			"or remove the annotation", contract.AnnotationRollout, RolloutInPlace)
 		return out, nil
 	case asks || removes && s.pods.Image != "":
 		return s.follow(ctx, p)
@@ -110,7 +111,7 @@ func (s *Step) follow(ctx context.Context, p *controller.Pass) (out controller.O
 		taken, err := w.change(ctx, decision, slots)
 		if taken != "" {
 			out.Add(contract.ReasonNameTaken, "updates in place: Lease %s/%s of the workload cluster exists and was not written "+
-				"by %s for this Cluster; delete or rename it", contract.NodesNamespace, taken, contract.Name)
+				"by %s for this Cluster; delete or rename it", NodesNamespace, taken, contract.Name)
 		}
 		return err
 	})
@@ -130,7 +131,7 @@ func (s *Step) follow(ctx context.Context, p *controller.Pass) (out controller.O
 	if err := recordRemoval(ctx, p, decision.Current); err != nil || !decision.Removed {
 		return out, err
 	}
-	if err := mark(ctx, p, contract.RestoredValue); err != nil {
+	if err := mark(ctx, p, RestoredValue); err != nil {
 		return out, err
 	}
 	return s.withdraw(ctx, p)
@@ -186,7 +187,7 @@ func (s *Step) removal(p *controller.Pass) (NodeFiles, error) {
 	data, err := patch.NodeData(nil, patch.Recipe{})
 	in := NodeFiles{
 		NodePods: s.pods, Secret: settings.GeneratedSecretName(p.Cluster.Name), Data: data,
-		Key: []byte(contract.RestoredValue), Slots: slotsOf(p.Cluster),
+		Key: []byte(RestoredValue), Slots: slotsOf(p.Cluster),
 	}
 	in.PullPolicy = string(corev1.PullIfNotPresent)
 	return in, err //nolint:wrapcheck // it says what failed
@@ -232,7 +233,7 @@ func (s *Step) withdraw(ctx context.Context, p *controller.Pass) (out controller
 	case !left:
 		return out, mark(ctx, p, "")
 	}
-	reason := contract.ReasonInPlaceProgressing
+	reason := ReasonInPlaceProgressing
 	if p.View.Enabled { // the Cluster is as it asks otherwise
 		reason = ""
 	}
@@ -258,26 +259,26 @@ func (s *Step) visit(ctx context.Context, p *controller.Pass, out *controller.Ou
 	advice := ""
 	if !p.View.Enabled {
 		advice = "; to leave nodes and workload cluster as they are, remove annotations " + contract.AnnotationRollout + " and " +
-			contract.AnnotationInPlaceApplied
+			AnnotationInPlaceApplied
 	}
 	if refused, ok := errors.AsType[*remote.RefusedError](err); ok {
-		out.Add(contract.ReasonInPlaceFailed, "updates in place: %s%s", refused, advice)
+		out.Add(ReasonInPlaceFailed, "updates in place: %s%s", refused, advice)
 		out.RequeueIn(lookDelay)
 		return false, nil
 	}
 	if away, ok := errors.AsType[*remote.AwayError](err); ok {
-		out.Add(contract.ReasonInPlaceUnknown, "cannot tell how far updates in place are: %s%s", away, advice)
+		out.Add(ReasonInPlaceUnknown, "cannot tell how far updates in place are: %s%s", away, advice)
 		out.RequeueIn(away.RequeueAfter)
 		return false, nil
 	}
 	return false, err
 }
 
-// mark writes contract.AnnotationInPlaceApplied, or removes it for "".
+// mark writes AnnotationInPlaceApplied, or removes it for "".
 func mark(ctx context.Context, p *controller.Pass, value string) error {
-	if p.Cluster.Annotations[contract.AnnotationInPlaceApplied] == value {
+	if p.Cluster.Annotations[AnnotationInPlaceApplied] == value {
 		return nil
 	}
-	err := p.Writer.Annotate(ctx, p.Cluster.DeepCopy(), map[string]string{contract.AnnotationInPlaceApplied: value})
+	err := p.Writer.Annotate(ctx, p.Cluster.DeepCopy(), map[string]string{AnnotationInPlaceApplied: value})
 	return err //nolint:wrapcheck // it says what it wrote
 }

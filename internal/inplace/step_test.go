@@ -96,7 +96,7 @@ func newClusters(t *testing.T) *clusters {
 	classic := vocabulary.NewClassic(team, "prod", "demo")
 	classic.Cluster.UID = "cluster"
 	classic.Cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
-	classic.Cluster.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutInPlace}
+	classic.Cluster.Annotations = map[string]string{contract.AnnotationRollout: inplace.RolloutInPlace}
 	proxy := vocabulary.ProxySecret(team, "http-proxy", nil)
 	proxy.Data = map[string][]byte{"httpProxy": []byte("http://p:1"), "username": []byte("u"), "password": []byte("hunter2")}
 	building := fake.NewClientBuilder().WithScheme(known).WithStatusSubresource(&clusterv1.Cluster{}).
@@ -244,7 +244,7 @@ func (c *clusters) version() string {
 	if !c.get(set, &daemonSet) {
 		c.t.Fatal("there is no DaemonSet")
 	}
-	return daemonSet.Spec.Template.Labels[contract.LabelFilesVersion]
+	return daemonSet.Spec.Template.Labels[inplace.LabelFilesVersion]
 }
 
 // files are those of a version.
@@ -264,7 +264,7 @@ func (c *clusters) run(state corev1.ContainerState, nodes ...string) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "on-" + node}}
 		c.must(client.IgnoreNotFound(c.workload.Delete(c.t.Context(), pod)))
 		pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "on-" + node, Labels: map[string]string{
-			"app.kubernetes.io/name": contract.NodesApp, contract.LabelFilesVersion: c.version(),
+			"app.kubernetes.io/name": inplace.NodesApp, inplace.LabelFilesVersion: c.version(),
 		}}}
 		pod.Spec.NodeName = node
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "watch", State: state}}
@@ -326,7 +326,7 @@ func (c *clusters) labels() string {
 	c.must(c.workload.List(c.t.Context(), &nodes))
 	text := ""
 	for i := range nodes.Items {
-		text += nodes.Items[i].Name + "=" + nodes.Items[i].Labels[contract.LabelNodeFiles] + " "
+		text += nodes.Items[i].Name + "=" + nodes.Items[i].Labels[inplace.LabelNodeFiles] + " "
 	}
 	return strings.TrimSpace(text)
 }
@@ -342,7 +342,7 @@ func TestStep_FromTheAnnotationToItsEnd(t *testing.T) {
 	if got := c.slots(); !slices.Equal(got, []string{"capi-proxy-patcher-slot-0="}) {
 		t.Errorf("slots %v", got)
 	}
-	if c.cluster().Annotations[contract.AnnotationInPlaceApplied] != contract.AppliedValue {
+	if c.cluster().Annotations[inplace.AnnotationInPlaceApplied] != contract.AppliedValue {
 		t.Error("the Cluster does not say that objects may be there")
 	}
 	first := c.version()
@@ -369,7 +369,7 @@ func TestStep_FromTheAnnotationToItsEnd(t *testing.T) {
 		t.Error("a Machine with other entries is not recorded with its files")
 	}
 
-	c.annotate(contract.AnnotationInPlaceMaxUnavailable, "3")
+	c.annotate(inplace.AnnotationInPlaceMaxUnavailable, "3")
 	c.pass()
 	if got := c.slots(); len(got) != 3 {
 		t.Errorf("slots %v", got)
@@ -380,9 +380,9 @@ func TestStep_FromTheAnnotationToItsEnd(t *testing.T) {
 	if c.get("capi-proxy-patcher-"+first, &corev1.Secret{}) {
 		t.Error("an earlier version is left")
 	}
-	c.annotate(contract.AnnotationInPlaceMaxUnavailable, "10%")
+	c.annotate(inplace.AnnotationInPlaceMaxUnavailable, "10%")
 	c.wantPass("a percentage", `InvalidSettings annotation capi-proxy-patcher.io/in-place-max-unavailable: "10%" is not a number from 1 to 100`)
-	c.annotate(contract.AnnotationInPlaceMaxUnavailable, "")
+	c.annotate(inplace.AnnotationInPlaceMaxUnavailable, "")
 	c.pass()
 	if got := c.slots(); len(got) != 1 {
 		t.Errorf("slots %v", got)
@@ -404,14 +404,14 @@ func TestStep_FromTheAnnotationToItsEnd(t *testing.T) {
 	}
 	c.run(running, "a", "b")
 	c.wantPass("all nodes restored", "what updates in place have in the workload cluster is being deleted")
-	if got := c.cluster().Annotations[contract.AnnotationInPlaceApplied]; got != contract.RestoredValue {
+	if got := c.cluster().Annotations[inplace.AnnotationInPlaceApplied]; got != inplace.RestoredValue {
 		t.Errorf("while objects are deleted the Cluster has %q", got)
 	}
 	c.pass()
 	if got := c.left(); len(got) > 0 || c.labels() != "a= b=" {
 		t.Errorf("left are %v, labels %s", got, c.labels())
 	}
-	if _, left := c.cluster().Annotations[contract.AnnotationInPlaceApplied]; left {
+	if _, left := c.cluster().Annotations[inplace.AnnotationInPlaceApplied]; left {
 		t.Error("the Cluster says that objects may be there")
 	}
 }
@@ -449,7 +449,7 @@ func TestStep_EndsWithTheAnnotation(t *testing.T) {
 	if got := c.left(); len(got) > 0 || c.labels() != "a= b=" {
 		t.Errorf("left are %v, labels %s", got, c.labels())
 	}
-	if _, left := c.cluster().Annotations[contract.AnnotationInPlaceApplied]; left {
+	if _, left := c.cluster().Annotations[inplace.AnnotationInPlaceApplied]; left {
 		t.Error("the Cluster says that objects may be there")
 	}
 	before := c.requests
@@ -480,7 +480,7 @@ func TestStep_TakesNoFilesFromAStoredSecret(t *testing.T) {
 func TestStep_LeavesObjectsOfOthersAlone(t *testing.T) {
 	t.Parallel()
 	c := newClusters(t)
-	labels := map[string]string{"app.kubernetes.io/name": contract.NodesApp, contract.LabelGenerated: "prod"}
+	labels := map[string]string{"app.kubernetes.io/name": inplace.NodesApp, contract.LabelGenerated: "prod"}
 	in := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "kube-system", Name: name, Labels: labels}
 	}
@@ -586,7 +586,7 @@ func TestStep_ReportsWhatItCannotDo(t *testing.T) {
 	c.enable(contract.LabelDisabledValue)
 	c.wantPass("away, and the label is gone", "to leave nodes and workload cluster as they are, remove annotations capi-proxy-patcher.io/rollout and capi-proxy-patcher.io/in-place-applied")
 	c.annotate(contract.AnnotationRollout, "")
-	c.annotate(contract.AnnotationInPlaceApplied, "")
+	c.annotate(inplace.AnnotationInPlaceApplied, "")
 	before := c.requests
 	if condition, _ := c.pass(); strings.Contains(condition, "InPlace") || c.requests > before {
 		t.Errorf("nothing may be there: %s", condition)

@@ -24,25 +24,7 @@ type Capability struct{}
 
 // New returns the capability, and adds its names to those of the program.
 func New() Capability {
-	contract.Add(contract.Capability{
-		Name:        "publish",
-		Annotations: []contract.Annotation{{Key: contract.AnnotationPublish}, {Key: contract.AnnotationPublishCredentials}},
-		Records: []string{
-			contract.AnnotationHTTPProxy, contract.AnnotationHTTPSProxy, contract.AnnotationNoProxy,
-			contract.AnnotationApplied,
-		},
-		Condition: contract.ConditionProxyPublished,
-		Reasons: []contract.Reason{
-			{Name: contract.ReasonPublished, Status: contract.StatusTrue, Task: contract.TaskNone, After: contract.ReasonConfigured},
-			{Name: contract.ReasonInvalidOutput, Status: contract.StatusFalse, Task: contract.TaskCorrect, After: contract.ReasonInternalError},
-			{Name: contract.ReasonCredentialsWithheld, Status: contract.StatusFalse, Task: contract.TaskAct, After: contract.ReasonNameTaken},
-			{Name: contract.ReasonKubernetesTooOld, Status: contract.StatusFalse, Task: contract.TaskAct, After: contract.ReasonCredentialsWithheld},
-			{Name: contract.ReasonTooLarge, Status: contract.StatusFalse, Task: contract.TaskAct, After: contract.ReasonKubernetesTooOld},
-			{Name: contract.ReasonDeliveryFailed, Status: contract.StatusFalse, Task: contract.TaskAct, After: contract.ReasonTooLarge},
-			{Name: contract.ReasonDelivering, Status: contract.StatusUnknown, Task: contract.TaskWait, After: contract.ReasonConfiguring},
-			{Name: contract.ReasonWithdrawing, Status: contract.StatusUnknown, Task: contract.TaskWait, After: contract.ReasonDelivering},
-		},
-	})
+	contract.Add(output.Names())
 	return Capability{}
 }
 
@@ -68,14 +50,21 @@ func (Capability) SetupWithManager(_ context.Context, mgr ctrl.Manager, core man
 // Commands implements kit.Capability.
 func (Capability) Commands(kit.Streams, []kit.Capability) []*cobra.Command { return nil }
 
+// Annotation implements kit.Publisher.
+func (Capability) Annotation() string { return output.AnnotationPublish }
+
 // Written implements kit.Publisher.
 func (Capability) Written() []string { return output.AnnotationKeys() }
 
 // Asked implements kit.Publisher.
-func (Capability) Asked(annotations map[string]string, printed bool) (kit.Outputs, error) {
+func (Capability) Asked(annotations map[string]string, list string) (kit.Outputs, error) {
 	read := output.Read
-	if printed {
-		read = output.ReadForRender
+	if list != "" {
+		read, annotations = output.ReadForRender, maps.Clone(annotations)
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[output.AnnotationPublish] = list
 	}
 	request, err := read(annotations)
 	asked := kit.Outputs{

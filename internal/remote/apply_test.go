@@ -225,7 +225,7 @@ func testKinds() []Kind {
 func testSet(t *testing.T, objects ...string) Set {
 	t.Helper()
 	set := Set{
-		Kinds: testKinds(), Labels: map[string]string{contract.LabelGenerated: "prod"}, Failed: contract.ReasonDeliveryFailed,
+		Kinds: testKinds(), Labels: map[string]string{contract.LabelGenerated: "prod"}, Failed: "DeliveryFailed",
 	}
 	for _, text := range objects {
 		object := &unstructured.Unstructured{}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -114,9 +115,9 @@ func TestOutputs_ReachTheWorkloadCluster(t *testing.T) {
 	c := newPublisher(t, ns, "prod", "pods,trust=proxy-system,kapp-controller=proxy-system",
 		map[string]string{"httpProxy": proxyURL, "trustedCA": pki.Text(t), "noProxy": "192.168.0.0/16"})
 	c.Runs("v1.35.4")
-	c.Eventually(contract.ReasonKubernetesTooOld, "the control plane runs Kubernetes v1.35.4", "the workload cluster does not answer")
+	c.Eventually(output.ReasonKubernetesTooOld, "the control plane runs Kubernetes v1.35.4", "the workload cluster does not answer")
 	remote := c.connect(workload)
-	c.Eventually(contract.ReasonKubernetesTooOld, "output trust=proxy-system: the workload cluster has no Namespace proxy-system; create it",
+	c.Eventually(output.ReasonKubernetesTooOld, "output trust=proxy-system: the workload cluster has no Namespace proxy-system; create it",
 		"output kapp-controller=proxy-system: the workload cluster has no Namespace proxy-system; create it")
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "proxy-system", Name: "http-proxy-ca"}, Data: map[string]string{"a": "b"}}
 	vocabulary.Create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "proxy-system"}})
@@ -140,7 +141,7 @@ func TestOutputs_ReachTheWorkloadCluster(t *testing.T) {
 		return name == "ConfigMap proxy-system/http-proxy-ca" || strings.HasSuffix(name, " of "+contract.Name) // already applied
 	})
 	c.Publish("pods, trust=proxy-system, kapp-controller=proxy-system")
-	c.Eventually(contract.ReasonPublished, "pods, trust=proxy-system, kapp-controller=proxy-system")
+	c.Eventually(output.ReasonPublished, "pods, trust=proxy-system, kapp-controller=proxy-system")
 	ca := vocabulary.Fetch(t, remote, "proxy-system", "http-proxy-ca", &corev1.ConfigMap{})
 	kapp := vocabulary.Fetch(t, remote, "proxy-system", "kapp-controller-config", &corev1.Secret{})
 	if !strings.Contains(ca.Data["ca.crt"], "BEGIN CERTIFICATE") || string(kapp.Data["httpsProxy"]) != proxyURL ||
@@ -167,7 +168,7 @@ func TestOutputs_ReachTheWorkloadCluster(t *testing.T) {
 	if diff := cmp.Diff(before, everything(t, workload, remote)); diff != "" {
 		t.Errorf("the workload cluster (-before +after):\n%s", diff)
 	}
-	if annotations := c.Cluster().Annotations; annotations[contract.AnnotationApplied] != "" {
+	if annotations := c.Cluster().Annotations; annotations[output.AnnotationApplied] != "" {
 		t.Errorf("annotations %v", annotations)
 	}
 }
@@ -222,17 +223,17 @@ func (p publisher) changes(workload *mgmt.Cluster, remote client.Client) {
 		}
 		return ""
 	})
-	p.Eventually(contract.ReasonPublished, "output trust=proxy-system: Secret "+p.Namespace+"/prod-http-proxy has no key trustedCA")
+	p.Eventually(output.ReasonPublished, "output trust=proxy-system: Secret "+p.Namespace+"/prod-http-proxy has no key trustedCA")
 	if err := workload.KillServer(); err != nil {
 		t.Fatal(err)
 	}
 	use("away.example.com")
-	p.Eventually(contract.ReasonDeliveryFailed, "the workload cluster does not answer with the kubeconfig of Secret "+p.Namespace+"/prod-kubeconfig")
+	p.Eventually(output.ReasonDeliveryFailed, "the workload cluster does not answer with the kubeconfig of Secret "+p.Namespace+"/prod-kubeconfig")
 	if err := workload.StartServer(); err != nil {
 		t.Fatal(err)
 	}
 	use("back.example.com") // it would be asked again after half a minute
-	p.Eventually(contract.ReasonPublished, "pods")
+	p.Eventually(output.ReasonPublished, "pods")
 	eventually(t, "the last NO_PROXY in the workload cluster", func() string {
 		if got := values()["NO_PROXY"]; !strings.Contains(got, "back.example.com") {
 			return got

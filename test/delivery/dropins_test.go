@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
@@ -35,7 +36,7 @@ func TestInPlace_ChangesWorkersWithoutDropInsByHand(t *testing.T) {
 		c.inPlace = in
 		c.agents = newAgents(t, in.remote)
 		controllers(t, in.workload)
-		c.annotate(contract.AnnotationPublish, "")
+		c.annotate(output.AnnotationPublish, "")
 		c.Edit(func(cluster *clusterv1.Cluster) { // without a note about defaults
 			cluster.Spec.ClusterNetwork.Services.CIDRBlocks = []string{"10.128.0.0/12"}
 			cluster.Spec.ClusterNetwork.ServiceDomain = "cluster.local"

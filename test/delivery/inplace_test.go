@@ -22,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
@@ -169,7 +171,7 @@ func (c *followed) labels() (labelled []string) {
 		c.T.Fatal(err)
 	}
 	for i := range list.Items {
-		if value, found := list.Items[i].Labels[contract.LabelNodeFiles]; found {
+		if value, found := list.Items[i].Labels[inplace.LabelNodeFiles]; found {
 			labelled = append(labelled, list.Items[i].Name+" "+value)
 		}
 	}
@@ -229,7 +231,7 @@ func (c *followed) failsOnOneNode() {
 		return ""
 	})
 	c.says = "applying\n\x1b[31mthe proxy refuses %s \u202e{{\"$(id)\n\n"
-	c.reports("False", contract.ReasonInPlaceFailed, `: [31mthe proxy refuses %s {{"$(id); it keeps its turn since `,
+	c.reports("False", inplace.ReasonInPlaceFailed, `: [31mthe proxy refuses %s {{"$(id); it keeps its turn since `,
 		"; delete Pod kube-system/", "0 of 5 nodes have the current files of Secret prod-proxy-files, and 1 failed")
 	c.behind(4)
 	if message := vocabulary.Condition(c.Cluster()).Message; strings.ContainsAny(message, "\x1b\u202e") {
@@ -250,7 +252,7 @@ func (c *followed) failsOnOneNode() {
 func (c *followed) drifts() {
 	c.T.Helper()
 	c.drifted = "node-b"
-	c.reports("False", contract.ReasonInPlaceFailed, "node node-b: /etc/capi-proxy-patcher/proxy.env differs; delete Pod kube-system/")
+	c.reports("False", inplace.ReasonInPlaceFailed, "node node-b: /etc/capi-proxy-patcher/proxy.env differs; delete Pod kube-system/")
 	c.drifted = ""
 	c.reports("True", contract.ReasonConfigured)
 	c.behind(0)
@@ -328,7 +330,7 @@ func (c *followed) isPaused() {
 	if !get(c.inPlace, before.Name, now) || now.Generation != before.Generation || len(c.labels()) != len(nodeNames())+2 {
 		c.T.Errorf("for a paused Cluster the DaemonSet changes:\n%s", cmp.Diff(before.Spec, now.Spec))
 	}
-	c.annotate(contract.AnnotationRollout, contract.RolloutInPlace)
+	c.annotate(contract.AnnotationRollout, inplace.RolloutInPlace)
 	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = nil })
 	eventually(c.T, "what was asked for while it was paused", func() string {
 		c.round()
@@ -346,7 +348,7 @@ func (c *followed) isUnreachable() {
 	if err := c.workload.KillServer(); err != nil {
 		c.T.Fatal(err)
 	}
-	c.reports("Unknown", contract.ReasonInPlaceUnknown, "the workload cluster does not answer with the kubeconfig of Secret "+
+	c.reports("Unknown", inplace.ReasonInPlaceUnknown, "the workload cluster does not answer with the kubeconfig of Secret "+
 		c.Namespace+"/prod-kubeconfig")
 	if err := c.workload.StartServer(); err != nil {
 		c.T.Fatal(err)
@@ -381,7 +383,7 @@ func TestInPlace_LeavesOtherClustersAlone(t *testing.T) {
 		"user: u}}]\nclusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]\nusers: [{name: u, user: "+
 		"{token: t}}]\n", server.URL, base64.StdEncoding.EncodeToString(
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))))
-	c.Eventually(contract.ReasonPublished)
+	c.Eventually(output.ReasonPublished)
 	c.UseProxy(map[string]string{"httpProxy": otherProxyURL})
 	c.annotate(contract.AnnotationRollout, contract.RolloutImmediate)
 	c.fence("after-immediate")
@@ -389,7 +391,7 @@ func TestInPlace_LeavesOtherClustersAlone(t *testing.T) {
 		t.Errorf("a workload cluster of a Cluster that does not ask was asked by %s", got)
 	}
 	c.joinsAs("cp", bootstrapv1.KubeadmConfigSpec{}, clusterv1.MachineControlPlaneLabel, "")
-	c.annotate(contract.AnnotationRollout, contract.RolloutInPlace)
+	c.annotate(contract.AnnotationRollout, inplace.RolloutInPlace)
 	eventually(t, "the workload cluster asked", func() string {
 		if got := asked(); !strings.HasPrefix(got, contract.Name+"/") {
 			return "by " + got

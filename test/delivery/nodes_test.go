@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"strconv"
 	"sync"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
@@ -59,8 +61,8 @@ func newInPlace(t *testing.T, before func(inPlace)) (inPlace, func()) {
 	if before != nil {
 		before(c)
 	}
-	c.annotate(contract.AnnotationRollout, contract.RolloutInPlace)
-	c.annotate(contract.AnnotationPublish, "")
+	c.annotate(contract.AnnotationRollout, inplace.RolloutInPlace)
+	c.annotate(output.AnnotationPublish, "")
 	return c, stop
 }
 
@@ -80,7 +82,7 @@ func (c inPlace) annotate(key, value string) {
 // get reads an object of the workload cluster, and reports whether it exists.
 func get[T client.Object](c inPlace, name string, object T) bool {
 	c.T.Helper()
-	err := c.remote.Get(c.T.Context(), client.ObjectKey{Namespace: contract.NodesNamespace, Name: name}, object)
+	err := c.remote.Get(c.T.Context(), client.ObjectKey{Namespace: inplace.NodesNamespace, Name: name}, object)
 	if client.IgnoreNotFound(err) != nil {
 		c.T.Fatal(err)
 	}
@@ -131,7 +133,7 @@ func (c inPlace) version(generated, image string) (string, map[string][]byte) {
 	if err != nil {
 		c.T.Fatal(err)
 	}
-	slots, _ := strconv.Atoi(c.Cluster().Annotations[contract.AnnotationInPlaceMaxUnavailable])
+	slots, _ := strconv.Atoi(c.Cluster().Annotations[inplace.AnnotationInPlaceMaxUnavailable])
 	in := inplace.NodeFiles{
 		NodePods: inplace.NodePods{Image: image, PullPolicy: "Always"}, Secret: generated, Data: data, Key: []byte(of.UID),
 		Slots: max(1, slots),
@@ -144,14 +146,14 @@ func (c inPlace) version(generated, image string) (string, map[string][]byte) {
 
 // versionIn returns the version that a DaemonSet brings.
 func versionIn(set *appsv1.DaemonSet) string {
-	return set.Spec.Template.Labels[contract.LabelFilesVersion]
+	return set.Spec.Template.Labels[inplace.LabelFilesVersion]
 }
 
 // isGone waits until nothing of ours is in the workload cluster.
 func (c inPlace) isGone() {
 	c.T.Helper()
 	eventually(c.T, "nothing in the workload cluster", func() string {
-		if value, applied := c.Cluster().Annotations[contract.AnnotationInPlaceApplied]; applied {
+		if value, applied := c.Cluster().Annotations[inplace.AnnotationInPlaceApplied]; applied {
 			return value
 		}
 		return ""
@@ -166,7 +168,7 @@ func (c inPlace) isGone() {
 		}
 	}
 	var labelled corev1.NodeList
-	if err := c.remote.List(c.T.Context(), &labelled, client.HasLabels{contract.LabelNodeFiles}); err != nil ||
+	if err := c.remote.List(c.T.Context(), &labelled, client.HasLabels{inplace.LabelNodeFiles}); err != nil ||
 		len(labelled.Items) > 0 {
 		c.T.Errorf("labelled Nodes are %v, %v", labelled.Items, err)
 	}
@@ -176,5 +178,5 @@ func (c inPlace) isGone() {
 func (c inPlace) fence(name string) {
 	c.T.Helper()
 	newPublisher(c.T, c.Namespace, name, "annotations", map[string]string{"httpProxy": proxyURL}).
-		Eventually(contract.ReasonPublished)
+		Eventually(output.ReasonPublished)
 }

@@ -85,12 +85,12 @@ func TestTurns_OfTwelveNodes(t *testing.T) {
 	}
 	c := newCrowd(t)
 	c.settles("twelve nodes behind", "prod-proxy-files", 1)
-	c.annotate(contract.AnnotationInPlaceMaxUnavailable, "3")
+	c.annotate(inplace.AnnotationInPlaceMaxUnavailable, "3")
 	c.secretOfPool("pool")
 	c.settles("a pool changes its Secret", poolFiles, 3)
 
 	c.fails, c.says = c.changesPool("http://broken.example.com:3128"), "the proxy refuses it"
-	c.reports("False", contract.ReasonInPlaceFailed, "the proxy refuses it; it keeps its turn since ", "0 of 12 nodes", "and 3 failed")
+	c.reports("False", inplace.ReasonInPlaceFailed, "the proxy refuses it; it keeps its turn since ", "0 of 12 nodes", "and 3 failed")
 	c.fence("after-failure")
 	for range 20 {
 		c.round()
@@ -104,12 +104,12 @@ func TestTurns_OfTwelveNodes(t *testing.T) {
 
 	c.down["w-03"] = true
 	c.changesPool("http://next.example.com:3128")
-	c.reports("Unknown", contract.ReasonInPlaceProgressing, "11 of 12 nodes have the current files of Secret "+poolFiles+"; waiting for w-03")
+	c.reports("Unknown", inplace.ReasonInPlaceProgressing, "11 of 12 nodes have the current files of Secret "+poolFiles+"; waiting for w-03")
 	c.wantMost("a node that is down before its turn", 3)
 	delete(c.down, "w-03")
 	c.settles("a node that is back", poolFiles, 3)
 
-	c.annotate(contract.AnnotationInPlaceMaxUnavailable, "")
+	c.annotate(inplace.AnnotationInPlaceMaxUnavailable, "")
 	c.settles("another number of turns", poolFiles, 1)
 	c.dies = true
 	c.changesPool("http://last.example.com:3128")
@@ -122,7 +122,7 @@ func TestTurns_OfTwelveNodes(t *testing.T) {
 	var dead string
 	for dead = range c.down { //nolint:revive // there is one
 	}
-	c.reports("Unknown", contract.ReasonInPlaceProgressing, "0 of 12 nodes", "it is the turn of "+dead+" since ")
+	c.reports("Unknown", inplace.ReasonInPlaceProgressing, "0 of 12 nodes", "it is the turn of "+dead+" since ")
 	c.wantMost("a node that goes down in its turn", 1)
 	c.loses(dead)
 	c.settles("the others, when its Node is deleted", poolFiles, 1)
@@ -135,15 +135,15 @@ func (c *crowd) restores() {
 	t.Helper()
 	c.down["w-05"] = true
 	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Labels[contract.LabelEnabled] = contract.LabelDisabledValue })
-	c.reports("Unknown", contract.ReasonInPlaceProgressing, fmt.Sprintf("%d of %d nodes are restored; waiting for w-05", c.nodes-1, c.nodes))
+	c.reports("Unknown", inplace.ReasonInPlaceProgressing, fmt.Sprintf("%d of %d nodes are restored; waiting for w-05", c.nodes-1, c.nodes))
 	c.wantMost("nodes that are restored", 1)
-	if got := c.Cluster().Annotations[contract.AnnotationInPlaceApplied]; got != contract.AppliedValue {
+	if got := c.Cluster().Annotations[inplace.AnnotationInPlaceApplied]; got != contract.AppliedValue {
 		t.Errorf("while a node is down the Cluster has %q", got)
 	}
 	delete(c.down, "w-05")
 	eventually(t, "all nodes restored", func() string {
 		c.round()
-		return c.Cluster().Annotations[contract.AnnotationInPlaceApplied]
+		return c.Cluster().Annotations[inplace.AnnotationInPlaceApplied]
 	})
 	c.isGone()
 	configs := &bootstrapv1.KubeadmConfigList{}

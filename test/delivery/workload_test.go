@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -86,7 +87,7 @@ func newAgents(t *testing.T, remote client.Client) agents {
 }
 
 // versionOf returns the version of the files that a Pod has.
-func versionOf(pod *corev1.Pod) string { return pod.Labels[contract.LabelFilesVersion] }
+func versionOf(pod *corev1.Pod) string { return pod.Labels[inplace.LabelFilesVersion] }
 
 // newNode makes a Node.
 func newNode(t *testing.T, remote client.Client, name string) {
@@ -100,7 +101,7 @@ func newNode(t *testing.T, remote client.Client, name string) {
 func (k *agents) work() {
 	k.t.Helper()
 	var pods corev1.PodList
-	if err := k.remote.List(k.t.Context(), &pods, client.InNamespace(contract.NodesNamespace)); err != nil {
+	if err := k.remote.List(k.t.Context(), &pods, client.InNamespace(inplace.NodesNamespace)); err != nil {
 		return // the API server is away
 	}
 	for i := range pods.Items {
@@ -162,7 +163,7 @@ func (k *agents) step(pod *corev1.Pod, node string) *corev1.PodStatus {
 // leases are the slots.
 func (k *agents) leases() []coordinationv1.Lease {
 	var leases coordinationv1.LeaseList
-	if err := k.remote.List(k.t.Context(), &leases, client.InNamespace(contract.NodesNamespace)); err != nil {
+	if err := k.remote.List(k.t.Context(), &leases, client.InNamespace(inplace.NodesNamespace)); err != nil {
 		return nil
 	}
 	return slices.DeleteFunc(leases.Items, func(l coordinationv1.Lease) bool {

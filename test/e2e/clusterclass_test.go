@@ -19,6 +19,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	outputs "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
@@ -155,10 +156,10 @@ func TestClusterClass(t *testing.T) {
 	c := newCluster(t, start(t), classy(options{controlPlanes: 1, workers: 1}))
 	c.applyClass(t, "proxied", nil)
 	c.apply(t)
-	c.kubectl(t, "", "annotate", "cluster", c.name, contract.AnnotationPublish+"=env,annotations")
+	c.kubectl(t, "", "annotate", "cluster", c.name, outputs.AnnotationPublish+"=env,annotations")
 	machines := c.waitRunning(t, 2)
 	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-	c.waitPublished(t, contract.ReasonPublished)
+	c.waitPublished(t, outputs.ReasonPublished)
 	c.waitTopology(t)
 	c.staysCalm(t, machines)
 	c.checkBoots(t, 2, want{proxy: proxyURL}, everyBoot)
@@ -176,7 +177,7 @@ func TestClusterClass(t *testing.T) {
 	eventually(t, func() error {
 		now, _ := c.outputs(t)
 		if noProxy := now["work-proxy-outputs NO_PROXY"]; !strings.Contains(noProxy, "extra.corp.example") ||
-			now[contract.AnnotationNoProxy] != noProxy || now["work-proxy-outputs HTTPS_PROXY"] != changedURL {
+			now[outputs.AnnotationNoProxy] != noProxy || now["work-proxy-outputs HTTPS_PROXY"] != changedURL {
 			return fmt.Errorf("outputs are %q", now)
 		}
 		return nil

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	outputs "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ocilayout"
@@ -234,7 +235,7 @@ func newMoved(t *testing.T, w *world) *moved {
 	small := options{controlPlanes: 1, workers: 1}
 	f := &moved{classic: newCluster(t, w, options{
 		controlPlanes: 1, workers: 1, secret: trusting(t, proxySecret),
-		edit: asking(contract.AnnotationPublish + ": env,values=defaults.env,annotations,giantswarm,trust"),
+		edit: asking(outputs.AnnotationPublish + ": env,values=defaults.env,annotations,giantswarm,trust"),
 	}), machines: map[*cluster]identity{}}
 	f.classic.apply(t)
 	f.server = &cluster{world: w, namespace: f.classic.namespace, name: "server"}
@@ -251,7 +252,7 @@ func newMoved(t *testing.T, w *world) *moved {
 		c.checkGenerated(t)
 	}
 	f.topology.waitTopology(t)
-	f.classic.waitPublished(t, contract.ReasonPublished)
+	f.classic.waitPublished(t, outputs.ReasonPublished)
 	return f
 }
 

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	outputs "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/nodedata"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
@@ -47,7 +48,7 @@ func (c *cluster) waitPublished(t *testing.T, reason string) {
 	t.Helper()
 	eventually(t, func() error {
 		object := get[clusterv1.Cluster](t, c, c.name)
-		condition := meta.FindStatusCondition(object.Status.Conditions, contract.ConditionProxyPublished)
+		condition := meta.FindStatusCondition(object.Status.Conditions, outputs.ConditionProxyPublished)
 		if condition == nil && reason == "" || condition != nil && condition.Reason == reason &&
 			condition.ObservedGeneration == object.Generation {
 			return nil
@@ -158,7 +159,7 @@ func (r *repository) move(t *testing.T, target *repository, f *moved) {
 	c.checkOwned(t, get[clusterv1.Cluster](t, c, c.name).UID, c.name+contract.GeneratedSecretSuffix)
 
 	target.scaleManager(t, 2)
-	c.waitPublished(t, contract.ReasonPublished)
+	c.waitPublished(t, outputs.ReasonPublished)
 	for moved, machines := range f.machines {
 		now := moved.waitRunning(t, len(machines)) // with other UIDs
 		if diff := cmp.Diff(sorted(machines), sorted(now)); diff != "" {
@@ -197,10 +198,10 @@ func (c *cluster) checkOutputsFollow(t *testing.T, count int) {
 		}
 		return nil
 	})
-	c.waitPublished(t, contract.ReasonPublished)
-	c.kubectl(t, "", "annotate", "cluster", c.name, contract.AnnotationPublish+"-")
+	c.waitPublished(t, outputs.ReasonPublished)
+	c.kubectl(t, "", "annotate", "cluster", c.name, outputs.AnnotationPublish+"-")
 	c.waitPublished(t, "")
-	if left, versions := c.outputs(t); len(versions) > 0 || left[contract.AnnotationNoProxy] != "" {
+	if left, versions := c.outputs(t); len(versions) > 0 || left[outputs.AnnotationNoProxy] != "" {
 		t.Errorf("left are %q", left)
 	}
 	if _, version := delivered(t, workload); version != "" {
@@ -214,7 +215,7 @@ func (c *cluster) checkOutputsFollow(t *testing.T, count int) {
 func TestGiantSwarm_DropInReachesTheNode(t *testing.T) {
 	t.Parallel()
 	const path = "/etc/systemd/system/containerd.service.d/http-proxy.conf"
-	ask := asking(contract.AnnotationPublish+": giantswarm", contract.AnnotationTargets+": commands,trust")
+	ask := asking(outputs.AnnotationPublish+": giantswarm", contract.AnnotationTargets+": commands,trust")
 	c := newCluster(t, start(t), options{controlPlanes: 1, workers: 1, edit: func(manifest string) string {
 		const first = "    files:\n"
 		return strings.Replace(ask(manifest), first, first+"    - path: "+path+
@@ -222,7 +223,7 @@ func TestGiantSwarm_DropInReachesTheNode(t *testing.T) {
 	}})
 	c.apply(t)
 	machines := c.waitRunning(t, 3)
-	c.waitPublished(t, contract.ReasonPublished)
+	c.waitPublished(t, outputs.ReasonPublished)
 	checked := 0
 	for _, boot := range c.boots() {
 		node, err := nodedata.Decode(boot.Format, boot.Data)

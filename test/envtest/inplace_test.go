@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
@@ -141,10 +142,10 @@ func TestInPlace_WithoutItsImageIsReported(t *testing.T) {
 	c := oneCluster(t)
 	c.eventuallyReports(contract.ReasonConfigured)
 	c.edit(func(cluster *clusterv1.Cluster) {
-		cluster.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutInPlace}
+		cluster.Annotations = map[string]string{contract.AnnotationRollout: inplace.RolloutInPlace}
 	})
-	c.eventuallyReports(contract.ReasonInPlaceNotInstalled, "the manager runs without --node-image")
-	if cluster := c.cluster(); cluster.Annotations[contract.AnnotationInPlaceApplied] != "" {
+	c.eventuallyReports(inplace.ReasonInPlaceNotInstalled, "the manager runs without --node-image")
+	if cluster := c.cluster(); cluster.Annotations[inplace.AnnotationInPlaceApplied] != "" {
 		t.Errorf("annotations %v", cluster.Annotations)
 	}
 	c.edit(func(cluster *clusterv1.Cluster) { cluster.Annotations = nil })

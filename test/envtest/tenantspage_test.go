@@ -18,10 +18,10 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
 

@@ -352,7 +352,7 @@ func checkMaterials(t *testing.T, text []byte) {
 		CreationInfo struct{ Created string }
 		Packages     []struct {
 			Name, VersionInfo, LicenseConcluded, LicenseDeclared string
-			ExternalRefs      []struct{ ReferenceLocator string }
+			ExternalRefs                                         []struct{ ReferenceLocator string }
 		}
 	}
 	if err := json.Unmarshal(text, &document); err != nil {

@@ -20,7 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/sequence"
 )
 
@@ -112,8 +114,8 @@ func crossOperations() []operation {
 			edit(w, key{"Cluster", prod}, func(c *clusterv1.Cluster) { c.Labels = map[string]string{contract.LabelEnabled: value} })
 			return nil
 		}},
-		annotation(contract.AnnotationPublish, "env", "env,annotations,values", "annotations", "bad"),
-		annotation(contract.AnnotationRollout, contract.RolloutInPlace, contract.RolloutImmediate, "bad"),
+		annotation(output.AnnotationPublish, "env", "env,annotations,values", "annotations", "bad"),
+		annotation(contract.AnnotationRollout, inplace.RolloutInPlace, contract.RolloutImmediate, "bad"),
 		annotation(contract.AnnotationTargets, "static-pods,containerd,kubelet,commands,trust", "trust"),
 		{Name: "Kubernetes version", Args: []string{"v1.36.4", "v1.37.0"}, Do: func(w *model, version string) error {
 			k := key{"KubeadmControlPlane", prod}

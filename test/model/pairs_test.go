@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/sequence"
 )
 
@@ -30,8 +32,8 @@ func features(pool, version string, secrets [3]string) []feature {
 		{"a version", call{version, "v1.37.0"}, call{version, "v1.36.4"}},
 		{"certificates alone", call{"proxy Secret is", "certificates"}, call{"proxy Secret is", "with password"}},
 		{"static Pods", call{"annotation " + contract.AnnotationTargets, targets}, call{"annotation " + contract.AnnotationTargets, none}},
-		{"outputs", call{"annotation " + contract.AnnotationPublish, "env,annotations"}, call{"annotation " + contract.AnnotationPublish, none}},
-		{"InPlace", call{rollout, contract.RolloutInPlace}, call{rollout, none}},
+		{"outputs", call{"annotation " + output.AnnotationPublish, "env,annotations"}, call{"annotation " + output.AnnotationPublish, none}},
+		{"InPlace", call{rollout, inplace.RolloutInPlace}, call{rollout, none}},
 		{"Immediate", call{rollout, contract.RolloutImmediate}, call{rollout, none}},
 	}
 }

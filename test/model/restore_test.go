@@ -83,7 +83,7 @@ func (w *model) kubelets() {
 		return
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(w.nodes.objects), key.compare) {
-		version := w.nodes.sets[contract.Name+"-"+w.nodes.objects[k].Labels[contract.LabelNodeFiles]]
+		version := w.nodes.sets[contract.Name+"-"+w.nodes.objects[k].Labels[inplace.LabelNodeFiles]]
 		if k.kind != "Node" || w.nodes.runs[k.name] == version {
 			continue
 		}
@@ -145,7 +145,7 @@ func (r nodesAPI) List(_ context.Context, into client.ObjectList, options ...cli
 		case *corev1.PodList:
 			if version := r.w.nodes.runs[k.name]; k.kind == "Node" && version != "" {
 				pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-					Name: "on-" + k.name, Labels: map[string]string{contract.LabelFilesVersion: version},
+					Name: "on-" + k.name, Labels: map[string]string{inplace.LabelFilesVersion: version},
 				}}
 				pod.Spec.NodeName = k.name
 				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
@@ -248,7 +248,7 @@ func (r nodesAPI) Patch(_ context.Context, object client.Object, change client.P
 	if k.kind == "DaemonSet" && change.Type() == types.ApplyPatchType {
 		var set appsv1.DaemonSet
 		must(json.Unmarshal(text, &set))
-		version := set.Spec.Template.Labels[contract.LabelFilesVersion]
+		version := set.Spec.Template.Labels[inplace.LabelFilesVersion]
 		r.w.nodes.sets[k.name], r.w.nodes.versions[version] = version, true
 	}
 	object.SetResourceVersion(r.w.nodes.objects[k].ResourceVersion)
@@ -269,7 +269,7 @@ var restoring = sync.OnceValue(func() string {
 	data, err := patch.NodeData(nil, patch.Recipe{})
 	must(err)
 	in := inplace.NodeFiles{
-		NodePods: pods, Secret: settings.GeneratedSecretName(prod), Data: data, Key: []byte(contract.RestoredValue), Slots: 1,
+		NodePods: pods, Secret: settings.GeneratedSecretName(prod), Data: data, Key: []byte(inplace.RestoredValue), Slots: 1,
 	}
 	in.PullPolicy = string(corev1.PullIfNotPresent)
 	return in.Version()
@@ -315,7 +315,7 @@ func TestModel_OfCrashesWhileNodesAreRestored(t *testing.T) {
 		w.joins("machine-0")
 		return nil
 	})
-	inPlace := call{"annotation " + contract.AnnotationRollout, contract.RolloutInPlace}
+	inPlace := call{"annotation " + contract.AnnotationRollout, inplace.RolloutInPlace}
 	do(fmt.Sprint(inPlace), inPlace.do(operations))
 	before := maps.Clone(c.now.nodes.versions)
 	for _, name := range []string{"machine-0", "worker"} {
@@ -335,8 +335,8 @@ func TestModel_OfCrashesWhileNodesAreRestored(t *testing.T) {
 			t.Errorf("%v is left, with labels %v and files of %q", k, object.Labels, after.files[k.name])
 		}
 	}
-	if applied, left := c.now.live[key{"Cluster", prod}].GetAnnotations()[contract.AnnotationInPlaceApplied]; left {
-		t.Errorf("annotation %s is %s", contract.AnnotationInPlaceApplied, applied)
+	if applied, left := c.now.live[key{"Cluster", prod}].GetAnnotations()[inplace.AnnotationInPlaceApplied]; left {
+		t.Errorf("annotation %s is %s", inplace.AnnotationInPlaceApplied, applied)
 	}
 	for name, want := range map[string]string{"machine-0": contract.FilesRemovedValue, "worker": ""} {
 		if got := c.now.live[key{"KubeadmConfig", name}].GetAnnotations()[contract.AnnotationUpdatedFiles]; got != want {

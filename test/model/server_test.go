@@ -36,6 +36,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/webhook"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
@@ -548,7 +549,7 @@ func (s status) Apply(_ context.Context, applied runtime.ApplyConfiguration, opt
 	}
 	own := contract.ConditionProxyConfigured // what the field manager has applied before
 	if o.FieldManager != contract.Name {
-		own = contract.ConditionProxyPublished
+		own = output.ConditionProxyPublished
 	}
 	var configuration struct {
 		Metadata metav1.ObjectMeta

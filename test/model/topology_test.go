@@ -17,6 +17,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/sequence"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
@@ -65,7 +66,7 @@ func topologyOperations() []operation {
 		"label of prod", "annotation " + contract.AnnotationSecret, "annotation " + contract.AnnotationRollout,
 		"annotation " + contract.AnnotationTargets, "endpoint", "pause Cluster prod", "proxy Secret is", "somebody's Secret",
 		"delete somebody's Secret", "delete the generated Secret", "Cluster API looks", "Cluster API replaces the Machine",
-		"annotation " + contract.AnnotationPublish, "Cluster API creates worker", "the first Machine runs", "clusterctl move",
+		"annotation " + output.AnnotationPublish, "Cluster API creates worker", "the first Machine runs", "clusterctl move",
 	}
 	all := slices.DeleteFunc(slices.Concat(clusterOperations(), crossOperations(), secretOperations(), otherOperations()),
 		func(o operation) bool { return !slices.Contains(names, o.Name) })

@@ -126,7 +126,7 @@ func variants(t *testing.T) map[string]func(manifests) {
 		"entries":            proxy(map[string]any{"httpProxy": url, "noProxy": ".corp.example.com, 10.1.0.0/16\n*.x.example, [fd00::1]"}),
 		"bad entries":        proxy(map[string]any{"httpProxy": url, "noProxy": "http://a, b/c"}),
 		"published": func(all manifests) {
-			annotate("Cluster", contract.AnnotationPublish,
+			annotate("Cluster", output.AnnotationPublish,
 				"env, values=a.b, values=c, annotations, giantswarm, pods, trust=cert-manager, kapp-controller")(all)
 			proxy(map[string]any{"httpProxy": url, "trustedCA": pki.Text(t)})(all)
 			set("Cluster", map[string]any{"host": "192.0.2.7", "port": int64(6443)}, "spec", "controlPlaneEndpoint")(all)
@@ -313,7 +313,7 @@ func testRender(t *testing.T, user client.Client) {
 		}
 		return left, problems
 	}
-	if !slices.ContainsFunc(every, func(c comparison) bool { return c.rendered["annotation "+contract.AnnotationNoProxy] != "" }) {
+	if !slices.ContainsFunc(every, func(c comparison) bool { return c.rendered["annotation "+output.AnnotationNoProxy] != "" }) {
 		t.Error("no manifest publishes anything")
 	}
 	left := every

@@ -54,9 +54,11 @@ type ManifestPool struct{ Name, Override string }
 
 // Publisher is offered by what publishes values of Clusters: render prints them, and lint checks what is asked for.
 type Publisher interface {
-	// Asked reads what annotations of a Cluster ask for. printed allows outputs that only render writes. Its error is
-	// finding.Errors, beside what could be read.
-	Asked(annotations map[string]string, printed bool) (Outputs, error)
+	// Asked reads what annotations of a Cluster ask for. A list that is not "" takes the place of Annotation, and may have
+	// outputs that only render writes. Its error is finding.Errors, beside what could be read.
+	Asked(annotations map[string]string, list string) (Outputs, error)
+	// Annotation is the annotation of a Cluster that lists outputs.
+	Annotation() string
 	// Written are the annotations of a Cluster that outputs write.
 	Written() []string
 }

@@ -14,6 +14,9 @@ type Capability struct {
 	Annotations []Annotation
 	// Records are annotations and labels that it writes on a Cluster.
 	Records []string
+	// Applied is an annotation that is on a Cluster while its workload cluster may have objects of the capability, "" if it
+	// applies none.
+	Applied string
 	// Rollouts are values of AnnotationRollout that it makes possible.
 	Rollouts []string
 	// Reasons are reasons of conditions, each behind the one that After names in the table of reasons.
@@ -69,6 +72,18 @@ func AnnotationsOfCapabilities() []Annotation {
 	return ofAll(func(c Capability) []Annotation { return c.Annotations })
 }
 
+// AppliedAnnotations returns the annotations that are on a Cluster while its workload cluster may have objects.
+func AppliedAnnotations() []string {
+	return ofAll(func(c Capability) []string { return nonEmpty(c.Applied) })
+}
+
+func nonEmpty(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return []string{text}
+}
+
 // Rollouts returns the values of AnnotationRollout.
 func Rollouts() []string {
 	return append([]string{RolloutOnNextRollout, RolloutImmediate},
@@ -83,10 +98,5 @@ func ReachesNodes(rollout string) bool {
 
 // Conditions returns the types of the conditions that the program writes on Clusters.
 func Conditions() []string {
-	return append([]string{ConditionProxyConfigured}, ofAll(func(c Capability) []string {
-		if c.Condition == "" {
-			return nil
-		}
-		return []string{c.Condition}
-	})...)
+	return append([]string{ConditionProxyConfigured}, ofAll(func(c Capability) []string { return nonEmpty(c.Condition) })...)
 }

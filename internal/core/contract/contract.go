@@ -32,13 +32,6 @@ const (
 	// LabelOutput marks a generated Secret that no node reads with the end of the Secret's name, and an object that is
 	// applied to a workload cluster with the name of its output.
 	LabelOutput = Domain + "/output"
-	// LabelNodeFiles on a Node of a workload cluster names the generated Secret whose files it has with RolloutInPlace.
-	// Written by the product once, and removed by it when the Cluster no longer asks for RolloutInPlace. A kubelet cannot
-	// set this prefix on its own Node, so that no node can ask for the files of another pool. The Secret of the files,
-	// their DaemonSet and its Pods have the same label.
-	LabelNodeFiles = Name + ".node-restriction.kubernetes.io/files"
-	// LabelFilesVersion on a Pod of RolloutInPlace is the version of its files: the end of the name of their Secret.
-	LabelFilesVersion = Domain + "/files-version"
 )
 
 // Annotations on a Cluster, unless the comment says otherwise. Written by the user.
@@ -53,15 +46,6 @@ const (
 	AnnotationTargets = Domain + "/targets"
 	// AnnotationNoProxyGroups lists NO_PROXY groups to omit, each with a leading hyphen.
 	AnnotationNoProxyGroups = Domain + "/no-proxy-groups"
-	// AnnotationPublish lists the outputs in which composed values are published for Pods and add-ons, separated by
-	// commas, each as NAME or NAME=ARGUMENT.
-	AnnotationPublish = Domain + "/publish"
-	// AnnotationPublishCredentials, with the value PublishCredentialsValue, lets outputs that leave the management cluster
-	// hold the user and the password of the proxy.
-	AnnotationPublishCredentials = Domain + "/publish-credentials"
-	// AnnotationInPlaceMaxUnavailable is how many Nodes of a Cluster RolloutInPlace changes at a time: a number from 1 to
-	// InPlaceMaxUnavailableLimit. The default is 1.
-	AnnotationInPlaceMaxUnavailable = Domain + "/in-place-max-unavailable"
 )
 
 // The variable of a ClusterClass that declares the product's patch. Its value is an object; every field is optional.
@@ -113,15 +97,6 @@ const (
 	// array of objects with kind, name, machines and oldest. It is absent while none is. Written by the controller for
 	// command status and other programs, read by nothing that decides, and removed with the condition.
 	AnnotationMachinesBehind = Domain + "/machines-behind"
-	// AnnotationApplied on a Cluster, with the value AppliedValue, is there while objects of outputs may be in the
-	// workload cluster. Written by the product before the first object is applied, and removed by it after the last one
-	// is gone.
-	AnnotationApplied = Domain + "/applied"
-	// AnnotationInPlaceApplied is the same for objects of RolloutInPlace. Its value is RestoredValue when all running nodes
-	// are restored, after LabelEnabled was removed with RolloutInPlace.
-	AnnotationInPlaceApplied = Domain + "/in-place-applied"
-	// AnnotationFailure on the Lease of a slot of RolloutInPlace says why the node that holds it failed.
-	AnnotationFailure = Domain + "/failure"
 	// AnnotationUpdatedAt on the KubeadmConfig of a Machine is AnnotationChangedAt of the generated Secret with the values
 	// that its Node got after it had booted. Written by a capability; a Machine is not behind values of this time or before.
 	AnnotationUpdatedAt = Domain + "/updated-at"
@@ -131,10 +106,6 @@ const (
 	AnnotationUpdatedFiles = Domain + "/updated-files"
 	// AnnotationSource on a generated Secret names the proxy Secret its values come from, as namespace/name.
 	AnnotationSource = Domain + "/source"
-	// AnnotationHTTPProxy, AnnotationHTTPSProxy and AnnotationNoProxy on a Cluster are the values of output annotations.
-	AnnotationHTTPProxy  = Domain + "/http-proxy"
-	AnnotationHTTPSProxy = Domain + "/https-proxy"
-	AnnotationNoProxy    = Domain + "/no-proxy"
 )
 
 // Values of annotations.
@@ -143,19 +114,10 @@ const (
 	RolloutOnNextRollout = "OnNextRollout"
 	// RolloutImmediate changes a running control plane at once, which replaces its Machines.
 	RolloutImmediate = "Immediate"
-	// RolloutInPlace treats specs as RolloutOnNextRollout does, and changes the files of running nodes without replacing
-	// their Machines.
-	RolloutInPlace = "InPlace"
-	// InPlaceMaxUnavailableLimit is the largest AnnotationInPlaceMaxUnavailable.
-	InPlaceMaxUnavailableLimit = 100
-	// AppliedValue is the value of AnnotationApplied and AnnotationInPlaceApplied.
+	// AppliedValue is the value of AppliedAnnotations.
 	AppliedValue = "true"
-	// RestoredValue is the value of AnnotationInPlaceApplied when all running nodes are restored.
-	RestoredValue = "restored"
 	// FilesRemovedValue is the value of AnnotationUpdatedFiles for a Node without the files of its Machine's entries.
 	FilesRemovedValue = "removed"
-	// PublishCredentialsValue is the only value of AnnotationPublishCredentials that publishes credentials.
-	PublishCredentialsValue = "true"
 	// HoldEnabled begins an AnnotationTopologyHold that keeps templates with the proxy.
 	HoldEnabled = "enabled"
 	// HoldDisabled begins an AnnotationTopologyHold that keeps templates without the proxy.
@@ -175,15 +137,6 @@ const (
 	// PoolSecretSuffix ends the name of the generated Secret of a pool with a proxy Secret of its own. It begins with a
 	// dot, so that no such name is that of a Cluster's generated Secret.
 	PoolSecretSuffix = ".proxy-files"
-)
-
-// Names in the workload cluster of a Cluster with RolloutInPlace.
-const (
-	// NodesNamespace is the namespace of everything that RolloutInPlace has in a workload cluster. Nobody who may write
-	// there needs this product to become root on the nodes.
-	NodesNamespace = "kube-system"
-	// NodesApp is the value of label app.kubernetes.io/name of every object there.
-	NodesApp = Name + "-node"
 )
 
 // PausedForPatch is the value of annotation cluster.x-k8s.io/paused on a KubeadmControlPlane without Machines that the
@@ -295,10 +248,6 @@ const (
 // ConditionProxyConfigured is the condition on a Cluster. It is True when every bootstrap object of the Cluster
 // carries the proxy.
 const ConditionProxyConfigured = Domain + "/ProxyConfigured"
-
-// ConditionProxyPublished is the condition on a Cluster that says whether every output of AnnotationPublish is out. It
-// is there while something is asked for or being withdrawn.
-const ConditionProxyPublished = Domain + "/ProxyPublished"
 
 // Reasons of events.
 const (

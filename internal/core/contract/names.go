@@ -26,7 +26,7 @@ func ClusterLabels() []string { return names(UserLabels()...) }
 func ClusterAnnotations() []string {
 	return names(slices.Concat(UserAnnotations(),
 		[]string{AnnotationTopologyHold, AnnotationEnabledBefore, AnnotationOutputVersion, AnnotationMachinesBehind},
-		ofAll(func(c Capability) []string { return c.Records }))...)
+		ofAll(func(c Capability) []string { return c.Records }), AppliedAnnotations())...)
 }
 
 // PoolAnnotations returns the names, without the domain, of the annotations that a MachineDeployment, a MachinePool or

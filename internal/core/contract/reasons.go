@@ -14,6 +14,7 @@ const (
 	ReasonSharedTemplate       = "SharedTemplate"       // pools that need different settings share one template
 	ReasonContested            = "Contested"            // another manager keeps reverting our writes
 	ReasonTemplateNotSupported = "TemplateNotSupported" // Machines come from a kind that cannot be patched
+	ReasonTooLarge             = "TooLarge"             // values are too long for an object, which stays unchanged
 	ReasonWaitingForObjects    = "WaitingForObjects"    // an object that the Cluster refers to does not exist yet
 	ReasonWaitingForEndpoint   = "WaitingForControlPlaneEndpoint"
 	ReasonPaused               = "Paused"                   // a bootstrap object is paused
@@ -63,6 +64,7 @@ func Reasons() []Reason {
 		{Name: ReasonInvalidSettings, Status: StatusFalse, Task: TaskCorrect},
 		{Name: ReasonSettingsNotFound, Status: StatusFalse, Task: TaskCorrect},
 		{Name: ReasonNameTaken, Status: StatusFalse, Task: TaskAct},
+		{Name: ReasonTooLarge, Status: StatusFalse, Task: TaskAct},
 		{Name: ReasonConflictingFile, Status: StatusFalse, Task: TaskAct},
 		{Name: ReasonSharedTemplate, Status: StatusFalse, Task: TaskAct},
 		{Name: ReasonContested, Status: StatusFalse, Task: TaskAct},

@@ -38,13 +38,6 @@ func StateOf(labels map[string]string) State {
 // IsEnabled reports whether labels enable the product.
 func IsEnabled(labels map[string]string) bool { return StateOf(labels) == Enabled }
 
-// Restores reports whether running nodes of a Cluster are restored: its label was removed, contract.RolloutInPlace was
-// not, and files may be on the nodes. It stays so until nothing is left in the workload cluster.
-func Restores(labels, annotations map[string]string) bool {
-	return StateOf(labels) == Disabled && annotations[contract.AnnotationRollout] == contract.RolloutInPlace &&
-		annotations[contract.AnnotationInPlaceApplied] != ""
-}
-
 // CheckLabel returns finding.Errors about contract.LabelEnabled, or nil.
 func CheckLabel(labels map[string]string) error {
 	if StateOf(labels) != Unclear {

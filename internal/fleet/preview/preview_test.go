@@ -3,6 +3,7 @@ package preview
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -187,9 +188,21 @@ func TestInPlaceTargets_AreThoseOfAnnotationsOrOfTheVariable(t *testing.T) {
 		if got := inPlaceTargets(cluster); got != nil {
 			t.Errorf("%s: %v without rollout InPlace", text, got)
 		}
-		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, contract.AnnotationRollout, contract.RolloutInPlace)
+		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, contract.AnnotationRollout, "InPlace")
 		if diff := cmp.Diff(want, inPlaceTargets(cluster)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
 	}
+}
+
+func TestMain(m *testing.M) {
+	contract.Add(contract.Capability{
+		Name: "test", Rollouts: []string{"InPlace"}, Condition: "capi-proxy-patcher.io/ProxyPublished",
+		Reasons: []contract.Reason{
+			{Name: "InPlaceFailed", Status: contract.StatusFalse, Task: contract.TaskAct, After: contract.ReasonTemplateNotSupported, Remote: true},
+			{Name: "InPlaceUnknown", Status: contract.StatusUnknown, Task: contract.TaskWait, After: contract.ReasonWaitingForRollout, Remote: true},
+			{Name: "InPlaceProgressing", Status: contract.StatusUnknown, Task: contract.TaskWait, After: "InPlaceUnknown", Remote: true},
+		},
+	})
+	os.Exit(m.Run())
 }

@@ -37,7 +37,7 @@ func (s *server) running() client.Client {
 	secret.Data = map[string][]byte{contract.KeyHTTPProxy: []byte("http://proxy.example.com:3128")}
 	c.Pool.Status.NodeRefs = append(c.Pool.Status.NodeRefs, corev1.ObjectReference{Name: "node-p"}, corev1.ObjectReference{Name: "node-q"})
 	c.Cluster.Status.Conditions = []metav1.Condition{{
-		Type: contract.ConditionProxyConfigured, Status: "False", Reason: contract.ReasonInPlaceFailed, Message: "of a node",
+		Type: contract.ConditionProxyConfigured, Status: "False", Reason: "InPlaceFailed", Message: "of a node",
 	}}
 	objects := []client.Object{c.Cluster, c.ControlPlane, c.Deployment, c.Template, c.Pool, c.Config, secret}
 	objects = append(objects, s.others...)
@@ -241,7 +241,7 @@ func TestRun_SaysWhatAChangeDoes(t *testing.T) {
 		},
 		"in place, after all objects have it": {
 			[]string{at + label + rollout + "Immediate}}}", at + label + rollout + "InPlace}}}"},
-			nodes + noNode + contract.ReasonInPlaceFailed,
+			nodes + noNode + "InPlaceFailed",
 		},
 		"a Secret without a proxy": {
 			[]string{at + label + "}}", strings.Replace(secret, "aHR0cDovL25leHQ6MQ==", "eA==", 1)},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -160,8 +161,8 @@ func TestRowOf_KnowsMachinesDuringAnUpdateInPlace(t *testing.T) {
 	t.Parallel()
 	record := outdated.Text([]outdated.Group{group("MachineDeployment", "md", noon)})
 	for reason, want := range map[string]reported.State{
-		contract.ReasonInPlaceProgressing: reported.UpToDate, contract.ReasonInPlaceFailed: reported.UpToDate,
-		contract.ReasonInPlaceUnknown: reported.UpToDate, contract.ReasonInvalidSettings: reported.Unknown,
+		"InPlaceProgressing": reported.UpToDate, "InPlaceFailed": reported.UpToDate,
+		"InPlaceUnknown": reported.UpToDate, contract.ReasonInvalidSettings: reported.Unknown,
 	} {
 		one := cluster("a", "one", "Unknown", reason, record)
 		row := reported.RowOf(&one, nil)
@@ -200,7 +201,7 @@ func TestTable_ShowsPausedClustersAndWhatIsPublished(t *testing.T) {
 	cluster.Name, cluster.Spec.Paused = "prod", new(true)
 	cluster.Status.Conditions = []metav1.Condition{
 		{Type: contract.ConditionProxyConfigured, Status: "False", Reason: "InvalidSettings"},
-		{Type: contract.ConditionProxyPublished, Status: "False", Reason: "NameTaken"},
+		{Type: "capi-proxy-patcher.io/ProxyPublished", Status: "False", Reason: "NameTaken"},
 	}
 	var out bytes.Buffer
 	if err := (status.Table{Now: noon}).Write(&out, true, reported.RowOf(cluster, nil)); err != nil {
@@ -211,4 +212,16 @@ func TestTable_ShowsPausedClustersAndWhatIsPublished(t *testing.T) {
 	if got := strings.Join(strings.Fields(out.String()), " "); got != want {
 		t.Errorf("it shows\n%s\nwant\n%s", got, want)
 	}
+}
+
+func TestMain(m *testing.M) {
+	contract.Add(contract.Capability{
+		Name: "test", Rollouts: []string{"InPlace"}, Condition: "capi-proxy-patcher.io/ProxyPublished",
+		Reasons: []contract.Reason{
+			{Name: "InPlaceFailed", Status: contract.StatusFalse, Task: contract.TaskAct, After: contract.ReasonTemplateNotSupported, Remote: true},
+			{Name: "InPlaceUnknown", Status: contract.StatusUnknown, Task: contract.TaskWait, After: contract.ReasonWaitingForRollout, Remote: true},
+			{Name: "InPlaceProgressing", Status: contract.StatusUnknown, Task: contract.TaskWait, After: "InPlaceUnknown", Remote: true},
+		},
+	})
+	os.Exit(m.Run())
 }

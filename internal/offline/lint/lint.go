@@ -192,7 +192,7 @@ func (l *linter) cluster(ctx context.Context, c clusters.Cluster) error {
 	options := c.Settings.Options
 	var unpublished error
 	if l.publisher != nil {
-		_, unpublished = l.publisher.Asked(c.View.Annotations, false)
+		_, unpublished = l.publisher.Asked(c.View.Annotations, "")
 	}
 	for _, err := range []error{c.Invalid, unpublished} {
 		if err := l.addError(c.Object, err); err != nil {

@@ -69,6 +69,6 @@ func TestRender_NeedsNoValueOfASecret(t *testing.T) {
 // oneOutput is asked for by every Cluster.
 type oneOutput struct{ kit.Publisher }
 
-func (oneOutput) Asked(map[string]string, bool) (kit.Outputs, error) {
+func (oneOutput) Asked(map[string]string, string) (kit.Outputs, error) {
 	return kit.Outputs{Count: 1, ForManagement: true}, nil
 }

@@ -53,7 +53,7 @@ func (p Publish) asks() (kit.Outputs, error) {
 	if p.Publisher == nil {
 		return kit.Outputs{}, nil
 	}
-	return p.Publisher.Asked(map[string]string{contract.AnnotationPublish: p.List}, true)
+	return p.Publisher.Asked(nil, p.List)
 }
 
 // forWorkload reports whether objects for a workload cluster are printed, and nothing else.
@@ -106,16 +106,7 @@ func (r *renderer) publishOnly(ctx context.Context, object *manifest.Object) {
 
 // publish prints the outputs of a Cluster.
 func (c *clusterRun) publish(ctx context.Context) {
-	annotations := map[string]string{}
-	for _, key := range []string{contract.AnnotationPublish, contract.AnnotationPublishCredentials} {
-		if value, given := c.view.Annotations[key]; given {
-			annotations[key] = value
-		}
-	}
-	if c.Publish.List != "" {
-		annotations[contract.AnnotationPublish] = c.Publish.List
-	}
-	asks, err := c.Publish.Publisher.Asked(annotations, c.Publish.List != "")
+	asks, err := c.Publish.Publisher.Asked(c.view.Annotations, c.Publish.List)
 	if err != nil {
 		c.reject(c.object, "%s", err)
 		return
@@ -123,7 +114,7 @@ func (c *clusterRun) publish(ctx context.Context) {
 	if asks.Count == 0 {
 		c.withdraw(asks)
 		c.silent = append(c.silent, fmt.Sprintf("%s: it asks for no output; set annotation %s, or give a list with --publish",
-			clusters.Place(c.object), contract.AnnotationPublish))
+			clusters.Place(c.object), c.Publish.Publisher.Annotation()))
 		return
 	}
 	if c.Publish.Only && !c.Publish.forWorkload() && !asks.ForManagement {

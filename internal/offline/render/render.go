@@ -239,8 +239,8 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 	if r.isPublished(object) && usable {
 		c.publish(ctx)
 	} else if r.Publish.Publisher != nil {
-		list := map[string]string{contract.AnnotationPublish: c.view.Annotations[contract.AnnotationPublish]}
-		if asks, err := r.Publish.Publisher.Asked(list, false); err == nil {
+		key := r.Publish.Publisher.Annotation()
+		if asks, err := r.Publish.Publisher.Asked(map[string]string{key: c.view.Annotations[key]}, ""); err == nil {
 			c.withdraw(asks)
 		}
 	}

@@ -53,7 +53,7 @@ type header struct {
 	// Writer is who writes it: the controller and render, or render alone.
 	Writer string `json:"writer"`
 	// Credentials reports whether the template sees the credentials of the proxy. Without them it sees no URL that has
-	// some. Objects for the workload cluster with credentials need contract.AnnotationPublishCredentials.
+	// some. Objects for the workload cluster with credentials need AnnotationPublishCredentials.
 	Credentials *bool `json:"credentials"`
 }
 

@@ -268,9 +268,9 @@ func (m *maker) beside(all []beside, d *definition, outputs []Output) []beside {
 // one makes an output that shares nothing with another: objects for the workload cluster, or for render.
 func (m *maker) one(d *definition, o Output) {
 	if d.Goes == goesWorkload && *d.Credentials && m.in.Settings.HasCredentials() && !m.request.Credentials {
-		m.leaveOut(contract.ReasonCredentialsWithheld, []Output{o}, "%s has credentials, which would be readable in the "+
-			"workload cluster; set annotation %s to %s if they may be", m.in.Secret, contract.AnnotationPublishCredentials,
-			contract.PublishCredentialsValue)
+		m.leaveOut(ReasonCredentialsWithheld, []Output{o}, "%s has credentials, which would be readable in the "+
+			"workload cluster; set annotation %s to %s if they may be", m.in.Secret, AnnotationPublishCredentials,
+			PublishCredentialsValue)
 		return
 	}
 	in := m.values(d, o)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -102,7 +103,7 @@ func TestOutputs_GoWhereTheirHeaderSays(t *testing.T) {
 			t.Errorf("%s is for the workload cluster: %v", name, got)
 		}
 	}
-	want := []string{contract.AnnotationHTTPProxy, contract.AnnotationHTTPSProxy, contract.AnnotationNoProxy}
+	want := []string{AnnotationHTTPProxy, AnnotationHTTPSProxy, AnnotationNoProxy}
 	if got := AnnotationKeys(); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		t.Errorf("outputs write the annotations %q", got)
 	}
@@ -127,7 +128,7 @@ func TestOf_HoldsNoCredentialWithoutTheAnnotation(t *testing.T) {
 			t.Parallel()
 			in := input(t, map[string]string{"httpProxy": "http://p:3128", "username": "needle-user", "password": "needle+pass"})
 			result := of(t, outputs, in)
-			if diff := cmp.Diff([]string{"", contract.ReasonCredentialsWithheld, contract.ReasonCredentialsWithheld, ""}, reasons(result)); diff != "" {
+			if diff := cmp.Diff([]string{"", ReasonCredentialsWithheld, ReasonCredentialsWithheld, ""}, reasons(result)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 			texts := []string{fmt.Sprint(result.Annotations), fmt.Sprint(result.Findings)}
@@ -269,7 +270,7 @@ func TestOf_PrintsEachProxyForAMeshOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			data := map[string]string{"httpProxy": tc.http, "httpsProxy": tc.https, "username": "needle", "password": "needle"}
-			request, err := ReadForRender(map[string]string{contract.AnnotationPublish: "istio"})
+			request, err := ReadForRender(map[string]string{AnnotationPublish: "istio"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -290,4 +291,9 @@ func TestOf_PrintsEachProxyForAMeshOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestMain(m *testing.M) {
+	contract.Add(Names())
+	os.Exit(m.Run())
 }

@@ -1,4 +1,4 @@
-// Package publish makes the objects that give the composed values to Pods and add-ons: what contract.AnnotationPublish
+// Package publish makes the objects that give the composed values to Pods and add-ons: what AnnotationPublish
 // of a Cluster asks for, the Secrets in the management cluster, and the objects for the workload cluster in some of
 // them. It is pure: the controller writes them and render prints them.
 package output
@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 )
@@ -32,7 +31,7 @@ type Output struct {
 	Argument string
 }
 
-// String returns the output as an entry of contract.AnnotationPublish.
+// String returns the output as an entry of AnnotationPublish.
 func (o Output) String() string {
 	if o.Argument == "" {
 		return string(o.Name)
@@ -74,14 +73,14 @@ func ReadForRender(annotations map[string]string) (Request, error) {
 }
 
 func read(annotations map[string]string, writer string) (Request, error) {
-	request, err := parseList(annotations[contract.AnnotationPublish], writer)
+	request, err := parseList(annotations[AnnotationPublish], writer)
 	found := finding.Of(err)
-	switch value, given := annotations[contract.AnnotationPublishCredentials]; {
+	switch value, given := annotations[AnnotationPublishCredentials]; {
 	case !given, value == "false":
-	case value == contract.PublishCredentialsValue:
+	case value == PublishCredentialsValue:
 		request.Credentials = true
 	default:
-		found = append(found, bad(contract.AnnotationPublishCredentials, 0, fmt.Sprintf("unknown value %q", value),
+		found = append(found, bad(AnnotationPublishCredentials, 0, fmt.Sprintf("unknown value %q", value),
 			"use true or false"))
 	}
 	if len(found) > 0 {
@@ -119,13 +118,13 @@ type parser struct {
 }
 
 func (p *parser) reject(position int, message, advice string) {
-	p.found = append(p.found, bad(contract.AnnotationPublish, position, message, advice))
+	p.found = append(p.found, bad(AnnotationPublish, position, message, advice))
 }
 
 // bad reports an entry of an annotation; position 0 is the annotation as a whole.
 func bad(annotation string, position int, message, advice string) finding.Finding {
 	f := finding.Rejection(settings.CodeBadAnnotation, finding.Annotation(annotation).At(position), message, advice)
-	f.Reason = contract.ReasonInvalidOutput
+	f.Reason = ReasonInvalidOutput
 	return f
 }
 

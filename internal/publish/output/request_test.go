@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 )
@@ -57,11 +56,11 @@ func TestRead_FindsEverythingAtOnce(t *testing.T) {
 		"trust=Bad_Name,kapp-controller=":   {`entry 1: "Bad_Name" cannot be the name of a namespace; write trust=NAMESPACE`, `entry 2: "" cannot be the name of a namespace; write kapp-controller=NAMESPACE`},
 		strings.Repeat("env,", 4000) + "en": append(repeated(2, 32, "output env is asked for twice; remove one of them"), "entry 33: too many outputs; ask for at most 32"),
 	} {
-		_, err := output.Read(map[string]string{contract.AnnotationPublish: list})
+		_, err := output.Read(map[string]string{output.AnnotationPublish: list})
 		var got []string
 		for _, f := range finding.Of(err) {
 			text, ours := strings.CutPrefix(f.String(), "annotation capi-proxy-patcher.io/publish ")
-			if !ours || f.Reason != contract.ReasonInvalidOutput || f.Code != "bad-annotation" {
+			if !ours || f.Reason != output.ReasonInvalidOutput || f.Code != "bad-annotation" {
 				t.Errorf("%q: %+v", list, f)
 			}
 			got = append(got, between.ReplaceAllString(text, "${1}…$2"))
@@ -86,17 +85,17 @@ func repeated(from, to int, text string) []string {
 func TestRead_ReadsWhetherCredentialsMayLeave(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]bool{"true": true, "false": false} {
-		request, err := output.Read(map[string]string{contract.AnnotationPublish: "env", contract.AnnotationPublishCredentials: value})
+		request, err := output.Read(map[string]string{output.AnnotationPublish: "env", output.AnnotationPublishCredentials: value})
 		if err != nil || request.Credentials != want || len(request.Outputs) != 1 {
 			t.Errorf("%s: %+v, %v", value, request, err)
 		}
 	}
-	_, err := output.Read(map[string]string{contract.AnnotationPublish: "x,env", contract.AnnotationPublishCredentials: "True"})
+	_, err := output.Read(map[string]string{output.AnnotationPublish: "x,env", output.AnnotationPublishCredentials: "True"})
 	if found := finding.Of(err); len(found) != 2 ||
 		found[1].String() != `annotation capi-proxy-patcher.io/publish-credentials: unknown value "True"; use true or false` {
 		t.Errorf("got %v", err)
 	}
-	if request, err := output.Read(map[string]string{contract.AnnotationPublishCredentials: ""}); err == nil {
+	if request, err := output.Read(map[string]string{output.AnnotationPublishCredentials: ""}); err == nil {
 		t.Errorf("got %+v", request)
 	}
 }

@@ -127,7 +127,7 @@ func (v *values) Note(format string, args ...any) string {
 // withdrawn is not refused.
 func (v *values) Refuse(reason, format string, args ...any) (string, error) {
 	switch {
-	case reason != contract.ReasonKubernetesTooOld && reason != contract.ReasonTooLarge:
+	case reason != ReasonKubernetesTooOld && reason != contract.ReasonTooLarge:
 		return "", fmt.Errorf("%q is not a reason for refusing an output", reason)
 	case v.withdrawn:
 		return "", nil

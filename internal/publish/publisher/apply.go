@@ -40,7 +40,7 @@ func applied() []remote.Kind {
 // setOf returns what outputs want in the workload cluster of a Cluster, and a text that changes with what they keep.
 func setOf(cluster string, wanted []output.Secret) (set remote.Set, kept string, err error) {
 	set = remote.Set{
-		Kinds: applied(), Failed: contract.ReasonDeliveryFailed,
+		Kinds: applied(), Failed: output.ReasonDeliveryFailed,
 		Labels: map[string]string{labelManagedBy: contract.Name, contract.LabelGenerated: cluster},
 		Keeps: func(object metav1.Object) bool {
 			return slices.ContainsFunc(wanted, func(w output.Secret) bool {
@@ -77,7 +77,7 @@ func setOf(cluster string, wanted []output.Secret) (set remote.Set, kept string,
 // annotation of the Cluster says so before the first object is applied, and until the last one is deleted.
 func (p *pass) apply(ctx context.Context, wanted []output.Secret) (left bool, err error) {
 	begins := slices.ContainsFunc(wanted, func(s output.Secret) bool { return !s.Kept })
-	if !begins && p.cluster.Annotations[contract.AnnotationApplied] == "" {
+	if !begins && p.cluster.Annotations[output.AnnotationApplied] == "" {
 		return false, nil
 	}
 	if begins {
@@ -96,7 +96,7 @@ func (p *pass) apply(ctx context.Context, wanted []output.Secret) (left bool, er
 	}
 	if left {
 		if len(wanted) == 0 {
-			p.out.Add(contract.ReasonWithdrawing, "what was applied to the workload cluster is being deleted")
+			p.out.Add(output.ReasonWithdrawing, "what was applied to the workload cluster is being deleted")
 		}
 		return true, nil
 	}
@@ -106,7 +106,7 @@ func (p *pass) apply(ctx context.Context, wanted []output.Secret) (left bool, er
 // unreached reports why the workload cluster was not reached, and returns any other error.
 func (p *pass) unreached(err error, withdraws bool) error {
 	if refused, ok := errors.AsType[*remote.RefusedError](err); ok {
-		p.out.Add(contract.ReasonDeliveryFailed, "%s", refused)
+		p.out.Add(output.ReasonDeliveryFailed, "%s", refused)
 		p.out.RequeueIn(takenDelay)
 		return nil
 	}
@@ -114,12 +114,12 @@ func (p *pass) unreached(err error, withdraws bool) error {
 	if !ok {
 		return err
 	}
-	reason := contract.ReasonDelivering
+	reason := output.ReasonDelivering
 	switch {
 	case withdraws:
-		reason = contract.ReasonWithdrawing
+		reason = output.ReasonWithdrawing
 	case away.Failed:
-		reason = contract.ReasonDeliveryFailed
+		reason = output.ReasonDeliveryFailed
 	}
 	p.out.Add(reason, "%s", away)
 	p.out.RequeueIn(away.RequeueAfter)
@@ -128,13 +128,13 @@ func (p *pass) unreached(err error, withdraws bool) error {
 
 // markApplied writes or removes the annotation that says whether objects of the product may be in the workload cluster.
 func (p *pass) markApplied(ctx context.Context, there bool) error {
-	return p.change(ctx, "annotation "+contract.AnnotationApplied, func(cluster *clusterv1.Cluster) {
-		if delete(cluster.Annotations, contract.AnnotationApplied); !there {
+	return p.change(ctx, "annotation "+output.AnnotationApplied, func(cluster *clusterv1.Cluster) {
+		if delete(cluster.Annotations, output.AnnotationApplied); !there {
 			return
 		}
 		if cluster.Annotations == nil {
 			cluster.Annotations = map[string]string{}
 		}
-		cluster.Annotations[contract.AnnotationApplied] = contract.AppliedValue
+		cluster.Annotations[output.AnnotationApplied] = contract.AppliedValue
 	})
 }

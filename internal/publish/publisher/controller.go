@@ -76,7 +76,7 @@ func New(config Config) (*Controller, error) {
 		Config:  config,
 		guarded: guarded,
 		condition: controller.Condition{
-			Client: config.Client, Now: config.Now, Type: contract.ConditionProxyPublished, Owner: fieldOwner,
+			Client: config.Client, Now: config.Now, Type: output.ConditionProxyPublished, Owner: fieldOwner,
 		},
 	}, nil
 }
@@ -104,12 +104,12 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 // isConcerned reports whether a Cluster asks for something, or shows that something may be left of what it asked for.
 func isConcerned(cluster client.Object) bool {
 	annotations := cluster.GetAnnotations()
-	if annotations[contract.AnnotationPublish] != "" || output.IsWritten(annotations) ||
-		annotations[contract.AnnotationApplied] != "" {
+	if annotations[output.AnnotationPublish] != "" || output.IsWritten(annotations) ||
+		annotations[output.AnnotationApplied] != "" {
 		return true
 	}
 	typed, ok := cluster.(*clusterv1.Cluster)
-	return ok && controller.Condition{Type: contract.ConditionProxyPublished}.IsOn(typed)
+	return ok && controller.Condition{Type: output.ConditionProxyPublished}.IsOn(typed)
 }
 
 // ofConcerned passes the events of Clusters that are concerned, or were before.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 )
 
 func TestEvents_AreThoseOfClustersWithOutputs(t *testing.T) {
@@ -25,7 +26,7 @@ func TestEvents_AreThoseOfClustersWithOutputs(t *testing.T) {
 		return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{name: value}}}
 	}
 	reported := &clusterv1.Cluster{}
-	reported.Status.Conditions = []metav1.Condition{{Type: contract.ConditionProxyPublished}}
+	reported.Status.Conditions = []metav1.Condition{{Type: output.ConditionProxyPublished}}
 	other := &clusterv1.Cluster{}
 	other.Status.Conditions = []metav1.Condition{{Type: contract.ConditionProxyConfigured}}
 	for name, test := range map[string]struct {
@@ -33,10 +34,10 @@ func TestEvents_AreThoseOfClustersWithOutputs(t *testing.T) {
 		want    bool
 	}{
 		"plain":                    {plain, false},
-		"no output":                {with(contract.AnnotationPublish, ""), false},
-		"an output":                {with(contract.AnnotationPublish, "env"), true},
-		"an annotation of outputs": {with(contract.AnnotationNoProxy, "a"), true},
-		"objects in its cluster":   {with(contract.AnnotationApplied, contract.AppliedValue), true},
+		"no output":                {with(output.AnnotationPublish, ""), false},
+		"an output":                {with(output.AnnotationPublish, "env"), true},
+		"an annotation of outputs": {with(output.AnnotationNoProxy, "a"), true},
+		"objects in its cluster":   {with(output.AnnotationApplied, contract.AppliedValue), true},
 		"our condition":            {reported, true},
 		"another condition":        {other, false},
 	} {
@@ -56,10 +57,10 @@ type clustersOf struct{ client.Client }
 func (clustersOf) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	switch key.Name {
 	case "prod":
-		into.SetAnnotations(map[string]string{contract.AnnotationPublish: "env"})
+		into.SetAnnotations(map[string]string{output.AnnotationPublish: "env"})
 	case "plain":
 	default:
-		into.SetAnnotations(map[string]string{contract.AnnotationPublish: "env"})
+		into.SetAnnotations(map[string]string{output.AnnotationPublish: "env"})
 		return errors.New("not found")
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/publisher"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/remote"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
@@ -235,7 +237,7 @@ func (w *server) pass() (writes []string, condition string, again time.Duration,
 	cluster := &clusterv1.Cluster{}
 	w.must(w.shown.Get(w.t.Context(), client.ObjectKey{Namespace: team, Name: "prod"}, cluster))
 	result, err := w.publisher.Reconcile(w.t.Context(), cluster)
-	if c := meta.FindStatusCondition(w.cluster().Status.Conditions, contract.ConditionProxyPublished); c != nil {
+	if c := meta.FindStatusCondition(w.cluster().Status.Conditions, output.ConditionProxyPublished); c != nil {
 		condition = fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
 	}
 	writes, w.writes = w.writes, nil
@@ -249,7 +251,7 @@ func TestReconcile_PublishesWhatAClusterAsksFor(t *testing.T) {
 	const (
 		env       = "prod-proxy-outputs"
 		published = "True Published env"
-		publish   = contract.AnnotationPublish
+		publish   = output.AnnotationPublish
 	)
 	key := client.ObjectKey{Namespace: team, Name: env}
 	for name, test := range map[string]struct {
@@ -364,7 +366,7 @@ func TestReconcile_MeetsASecretThatNoCacheHas(t *testing.T) {
 		"of ours":   {map[string]string{contract.LabelGenerated: "prod", contract.LabelProxySecret: "", contract.LabelOutput: "proxy-outputs"}, "", 0},
 	} {
 		w := newWorld(t)
-		w.edit(annotated(contract.AnnotationPublish, "env"))
+		w.edit(annotated(output.AnnotationPublish, "env"))
 		w.secret(env, func(s *corev1.Secret) { s.Labels = test.labels })
 		w.hidden = env
 		w.start()
@@ -383,7 +385,7 @@ func TestReconcile_AsksOnceAMinuteForANameThatIsTaken(t *testing.T) {
 	w := newWorld(t)
 	clock := clocktesting.NewFakeClock(time.Now())
 	w.absent = utilcache.NewExpiringWithClock(clock)
-	w.edit(annotated(contract.AnnotationPublish, "env"))
+	w.edit(annotated(output.AnnotationPublish, "env"))
 	w.secret(env, func(*corev1.Secret) {})
 	w.hidden = env
 	w.start()
@@ -411,7 +413,7 @@ func TestReconcile_AsksOnceAMinuteForANameThatIsTaken(t *testing.T) {
 func TestReconcile_LooksForAnAbsentSecretAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.edit(annotated(contract.AnnotationPublish, "env", contract.AnnotationSecret, "other"))
+	w.edit(annotated(output.AnnotationPublish, "env", contract.AnnotationSecret, "other"))
 	w.hidden = "other"
 	w.start()
 	if _, condition, _, err := w.pass(); err != nil || !strings.HasPrefix(condition, "False SettingsNotFound ") {
@@ -430,7 +432,7 @@ func TestReconcile_KeepsOutputsThatTheClusterOfTheAPIServerAsksFor(t *testing.T)
 	w.start()
 	old := &clusterv1.Cluster{}
 	w.must(w.shown.Get(t.Context(), client.ObjectKey{Namespace: team, Name: "prod"}, old))
-	w.edit(annotated(contract.AnnotationPublish, "env"))
+	w.edit(annotated(output.AnnotationPublish, "env"))
 	if _, condition, _, err := w.pass(); err != nil || condition != "True Published env" {
 		t.Fatalf("condition %q, %v", condition, err)
 	}
@@ -445,7 +447,7 @@ func TestReconcile_GivesWayToAnotherManager(t *testing.T) {
 	t.Parallel()
 	const env = "prod-proxy-outputs"
 	w := newWorld(t)
-	w.edit(annotated(contract.AnnotationPublish, "env"))
+	w.edit(annotated(output.AnnotationPublish, "env"))
 	w.start()
 	for range 6 {
 		writes, condition, again, err := w.pass()
@@ -468,14 +470,14 @@ func TestReconcile_ReportsAContestedDeletion(t *testing.T) {
 	t.Parallel()
 	const env = "prod-proxy-outputs"
 	w := newWorld(t)
-	w.edit(annotated(contract.AnnotationPublish, "env"))
+	w.edit(annotated(output.AnnotationPublish, "env"))
 	w.start()
 	if _, condition, _, err := w.pass(); err != nil || condition != "True Published env" {
 		t.Fatalf("condition %q, %v", condition, err)
 	}
 	var kept corev1.Secret
 	w.must(w.stored.Get(t.Context(), client.ObjectKey{Namespace: team, Name: env}, &kept))
-	w.edit(annotated(contract.AnnotationPublish, ""))
+	w.edit(annotated(output.AnnotationPublish, ""))
 	for range 6 {
 		writes, condition, again, err := w.pass()
 		if err != nil {
@@ -503,7 +505,7 @@ func TestReconcile_LeavesSecretsOfOthersAlone(t *testing.T) {
 		"of another Cluster": {contract.LabelGenerated: "other", contract.LabelOutput: env},
 	} {
 		w := newWorld(t)
-		w.edit(annotated(contract.AnnotationPublish, "env,annotations"))
+		w.edit(annotated(output.AnnotationPublish, "env,annotations"))
 		w.secret(env, func(s *corev1.Secret) { s.Labels, s.Data = labels, map[string][]byte{"own": nil} })
 		w.start()
 		writes, condition, again, err := w.pass()
@@ -511,7 +513,7 @@ func TestReconcile_LeavesSecretsOfOthersAlone(t *testing.T) {
 			!strings.HasPrefix(condition, "False NameTaken * Secret team/prod-proxy-outputs exists and was not written by capi-proxy-patcher for this Cluster; delete or rename it\n") {
 			t.Errorf("%s: writes %q, condition %q, again after %s, %v", name, writes, condition, again, err)
 		}
-		w.edit(annotated(contract.AnnotationPublish, ""))
+		w.edit(annotated(output.AnnotationPublish, ""))
 		if writes, condition, _, err := w.pass(); err != nil || !slices.Equal(writes, []string{"patch prod"}) || condition != "" {
 			t.Errorf("%s, not asked for: writes %q, condition %q, %v", name, writes, condition, err)
 		}
@@ -523,20 +525,20 @@ func TestReconcile_WritesAnnotations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.secret("http-proxy", func(s *corev1.Secret) { delete(s.Data, "username"); delete(s.Data, "password") })
-	w.edit(annotated(contract.AnnotationPublish, "annotations", "own", "1"))
+	w.edit(annotated(output.AnnotationPublish, "annotations", "own", "1"))
 	w.start()
 	if writes, condition, _, err := w.pass(); err != nil || !slices.Equal(writes, []string{"patch prod"}) || condition != "True Published annotations" {
 		t.Errorf("writes %q, condition %q, %v", writes, condition, err)
 	}
-	if got := w.cluster().Annotations; got[contract.AnnotationHTTPProxy] != "http://p:1" || got["own"] != "1" {
+	if got := w.cluster().Annotations; got[output.AnnotationHTTPProxy] != "http://p:1" || got["own"] != "1" {
 		t.Errorf("annotations %v", got)
 	}
-	w.edit(annotated(contract.AnnotationHTTPProxy, "http://forged:1"))
+	w.edit(annotated(output.AnnotationHTTPProxy, "http://forged:1"))
 	if writes, _, _, err := w.pass(); err != nil || !slices.Equal(writes, []string{"patch prod"}) ||
-		w.cluster().Annotations[contract.AnnotationHTTPProxy] != "http://p:1" {
+		w.cluster().Annotations[output.AnnotationHTTPProxy] != "http://p:1" {
 		t.Errorf("writes %q, %v", writes, err)
 	}
-	w.edit(annotated(contract.AnnotationPublish, ""))
+	w.edit(annotated(output.AnnotationPublish, ""))
 	if _, condition, _, err := w.pass(); err != nil || condition != "" || !maps.Equal(w.cluster().Annotations, map[string]string{"own": "1"}) {
 		t.Errorf("condition %q, annotations %v, %v", condition, w.cluster().Annotations, err)
 	}
@@ -547,16 +549,16 @@ func TestReconcile_MarksAClusterBeforeAnythingIsInItsWorkloadCluster(t *testing.
 	t.Parallel()
 	const away = "the workload cluster does not answer with the kubeconfig of Secret team/prod-kubeconfig; the log of the manager has the details"
 	marked := func(w *server) bool {
-		return w.cluster().Annotations[contract.AnnotationApplied] == contract.AppliedValue
+		return w.cluster().Annotations[output.AnnotationApplied] == contract.AppliedValue
 	}
 	w := newWorld(t)
-	w.edit(annotated(contract.AnnotationPublish, "trust"))
+	w.edit(annotated(output.AnnotationPublish, "trust"))
 	w.start()
 	if writes, condition, _, err := w.pass(); err != nil || !slices.Equal(writes, []string{"patch prod"}) || !marked(w) ||
 		!strings.HasPrefix(condition, "Unknown Delivering * "+away) {
 		t.Errorf("not applied yet: writes %q, condition %q, %v", writes, condition, err)
 	}
-	w.edit(annotated(contract.AnnotationPublish, ""))
+	w.edit(annotated(output.AnnotationPublish, ""))
 	if writes, condition, _, err := w.pass(); err != nil || len(writes) > 0 || !marked(w) || condition != "Unknown Withdrawing "+away {
 		t.Errorf("not deleted yet: writes %q, condition %q, %v", writes, condition, err)
 	}
@@ -565,12 +567,12 @@ func TestReconcile_MarksAClusterBeforeAnythingIsInItsWorkloadCluster(t *testing.
 	if writes, condition, _, err := w.pass(); err != nil || !slices.Equal(writes, []string{"patch prod"}) || marked(w) || condition != "" {
 		t.Errorf("nothing is left: writes %q, condition %q, %v", writes, condition, err)
 	}
-	w.edit(annotated(contract.AnnotationPublish, "trust"))
+	w.edit(annotated(output.AnnotationPublish, "trust"))
 	if _, condition, _, err := w.pass(); err != nil || !marked(w) || !strings.HasPrefix(condition, "True Published trust=kube-system") {
 		t.Errorf("applied: condition %q, %v", condition, err)
 	}
 	w.refusals["patch prod"] = errors.New("refused")
-	w.edit(annotated(contract.AnnotationApplied, ""))
+	w.edit(annotated(output.AnnotationApplied, ""))
 	if _, condition, _, err := w.pass(); err == nil || condition != "Unknown InternalError Please check controller logs for errors" {
 		t.Errorf("a mark that is refused: condition %q, %v", condition, err)
 	}
@@ -593,4 +595,9 @@ func TestNew_NeedsItsConfiguration(t *testing.T) {
 			t.Errorf("without %s a Controller is made", name)
 		}
 	}
+}
+
+func TestMain(m *testing.M) {
+	contract.Add(output.Names())
+	os.Exit(m.Run())
 }

@@ -68,7 +68,7 @@ func (p *pass) conclude(ctx context.Context, contested []finding.Finding, err er
 		p.out.Add(contract.ReasonInternalError, "Please check controller logs for errors")
 	}
 	p.out.Find(contested...)
-	condition := finding.ConditionWith(p.out.Findings, contract.ReasonPublished, p.summary())
+	condition := finding.ConditionWith(p.out.Findings, output.ReasonPublished, p.summary())
 	changed, failed := p.condition.Set(ctx, p.cluster, condition)
 	if changed {
 		ctrl.LoggerFrom(ctx).Info("Reporting outputs", "status", condition.Status, "reason", condition.Reason, "message",
@@ -158,7 +158,7 @@ func (p *pass) make(ctx context.Context) (result output.Result, err error) {
 // kept is the result while it is not known what the Cluster asks for: everything that exists stays as it is.
 func (p *pass) kept() output.Result {
 	result := output.Result{AnnotationsKept: true}
-	if p.cluster.Annotations[contract.AnnotationApplied] != "" {
+	if p.cluster.Annotations[output.AnnotationApplied] != "" {
 		result.Secrets = output.KeptDelivered()
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.existing)) {

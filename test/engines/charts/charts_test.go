@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 )
@@ -189,8 +188,8 @@ func TestHelmChartProxy_ReadsTheAnnotations(t *testing.T) {
 	for key, value := range result.Annotations {
 		annotations[key] = value
 	}
-	text := `https_proxy: {{ index .Cluster.metadata.annotations "` + contract.AnnotationHTTPSProxy + `" | quote }}
-no_proxy: {{ index .Cluster.metadata.annotations "` + contract.AnnotationNoProxy + `" | quote }}
+	text := `https_proxy: {{ index .Cluster.metadata.annotations "` + output.AnnotationHTTPSProxy + `" | quote }}
+no_proxy: {{ index .Cluster.metadata.annotations "` + output.AnnotationNoProxy + `" | quote }}
 `
 	parsed, err := template.New("values").Funcs(sprig.TxtFuncMap()).Parse(text)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -59,7 +60,7 @@ func (r *running) adopt(t *testing.T) {
 	withDropIns := r.worker.MustRun(t, "sh", "-c", filesOfNode)
 	r.user(t, "", "label", "cluster", clusterName, contract.LabelEnabled+"="+contract.LabelEnabledValue)
 	want := "node " + r.worker.host + ": " + contract.Name + ": " + systemd.DropInPath("containerd") + " on this node has no line"
-	r.waitCondition(t, contract.ReasonInPlaceFailed, want)
+	r.waitCondition(t, inplace.ReasonInPlaceFailed, want)
 	if diff := cmp.Diff(withDropIns, r.worker.MustRun(t, "sh", "-c", filesOfNode)); diff != "" {
 		t.Errorf("files of the worker (-want +got):\n%s", diff)
 	}
@@ -107,7 +108,7 @@ func (r *running) restore(t *testing.T) {
 		return !strings.Contains(r.first.kubectl(t, "get", "daemonsets,secrets,leases,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings",
 			"--namespace=kube-system", "-o", "name"), "/"+contract.Name)
 	})
-	if left := r.first.kubectl(t, "get", "nodes", "--selector", contract.LabelNodeFiles, "-o", "name"); left != "" {
+	if left := r.first.kubectl(t, "get", "nodes", "--selector", inplace.LabelNodeFiles, "-o", "name"); left != "" {
 		t.Errorf("labelled are %s", left)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace/agent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/lab"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
@@ -108,7 +109,7 @@ func (r *running) arrive(t *testing.T) {
 	t.Helper()
 	r.report.Step(t, stepDeliver)
 	before := r.processes(t)
-	r.annotate(t, contract.AnnotationRollout+"="+contract.RolloutInPlace)
+	r.annotate(t, contract.AnnotationRollout+"="+inplace.RolloutInPlace)
 	r.waitApplied(t)
 	if after := r.processes(t); !slices.Equal(before, after) {
 		t.Errorf("processes of services were %v, are %v", before, after)
@@ -306,7 +307,7 @@ func (r *running) wrong(t *testing.T) {
 	good, processes := r.generated(t), r.processes(t)
 	r.values[contract.KeyPassword] = "Wrong3"
 	r.changeSecret(t)
-	message := r.waitCondition(t, contract.ReasonInPlaceFailed, "https://"+registryHost+": Proxy Authentication Required")
+	message := r.waitCondition(t, inplace.ReasonInPlaceFailed, "https://"+registryHost+": Proxy Authentication Required")
 	if strings.Contains(message, "Wrong3") || strings.Count(message, "Required") != 1 ||
 		!strings.Contains(message, "0 of 2 nodes") {
 		t.Errorf("says %s", message)
@@ -457,7 +458,7 @@ func (r *running) machineNames(t *testing.T) []string {
 func (r *running) pods(t *testing.T) []corev1.Pod {
 	t.Helper()
 	var list corev1.PodList
-	decode(t, r.first.kubectl(t, "get", "pods", "--namespace=kube-system", "--selector=app.kubernetes.io/name="+contract.NodesApp,
+	decode(t, r.first.kubectl(t, "get", "pods", "--namespace=kube-system", "--selector=app.kubernetes.io/name="+inplace.NodesApp,
 		"-o", "json"), &list)
 	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() })
 }
