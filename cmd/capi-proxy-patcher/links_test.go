@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 )
 
 // TestTexts_LinkTheSections has manifests with findings of each sort. Texts end with the same links as check; what is
@@ -40,7 +40,7 @@ func TestTexts_LinkTheSections(t *testing.T) {
 			}
 			want := ""
 			if test.sections != "" {
-				want = finding.Links(strings.Split(test.sections, ",")...)
+				want = kit.Links(strings.Split(test.sections, ",")...)
 			}
 			at := strings.Index(got, "see https://")
 			switch {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 )
 
 const leasePath = "/apis/coordination.k8s.io/v1/namespaces/capi-proxy-patcher-system/leases/capi-proxy-patcher.io"
@@ -67,7 +67,7 @@ func TestStatus_ReadsEachObjectOnce(t *testing.T) {
 			t.Parallel()
 			a := observed(t)
 			status, stdout, stderr := run(t, "", append([]string{"status", "--kubeconfig", a.kubeconfig(t)}, test.args...)...)
-			links := finding.Links("cluster-machines", contract.ReasonSettingsNotFound)
+			links := kit.Links("cluster-machines", contract.ReasonSettingsNotFound)
 			if status != 0 || stderr != renewed+links || !strings.Contains(stdout, "team-a/http-proxy") ||
 				!strings.Contains(stdout, "3 behind") {
 				t.Fatalf("exit status %d, standard error %s, output\n%s", status, stderr, stdout)

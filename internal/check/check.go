@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/reported"
 )
@@ -165,7 +166,7 @@ func (c *checker) group(ctx context.Context, name string, checks ...one) Group {
 		result.Check, result.Message = check.code, bounded(result.Message)
 		if result.Status == Failed || result.Status == Warning {
 			result.Do = cmp.Or(result.Do, advice(check.code))
-			result.Link = cmp.Or(result.Link, finding.Link(string(check.code)))
+			result.Link = cmp.Or(result.Link, kit.Link(string(check.code)))
 		}
 		group.Checks = append(group.Checks, result)
 	}

@@ -14,6 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
@@ -47,7 +48,7 @@ func (c *checker) label(ctx context.Context) Result {
 	if err = cmp.Or(view.Unclear, err); err != nil {
 		result := failed("%v", err)
 		if codes := finding.Of(err); len(codes) > 0 && codes[0].Code != "" {
-			result.Link = finding.Link(string(codes[0].Code))
+			result.Link = kit.Link(string(codes[0].Code))
 		}
 		return result
 	}
@@ -75,7 +76,7 @@ func secretOf(row reported.Row) Result {
 	switch {
 	case row.Warning != "":
 		result := warning("the settings have warning %s", row.Warning)
-		result.Link = finding.Link(row.Warning)
+		result.Link = kit.Link(row.Warning)
 		return result
 	case row.Secret == "":
 		return skipped("no proxy Secret is in use")
@@ -100,7 +101,7 @@ func conditionOf(row reported.Row) Result {
 	default:
 		result.Status = Failed
 	}
-	result.Link = finding.Link(row.Reason)
+	result.Link = kit.Link(row.Reason)
 	return result
 }
 

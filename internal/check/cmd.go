@@ -209,7 +209,7 @@ func runCheck(ctx context.Context, o checkOptions, streams kit.Streams) error {
 
 // unchecked ends the command with the status of a check that could not be made.
 func unchecked(streams kit.Streams, err error) error {
-	_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n%s", err, kit.Links(err))
+	_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n%s", err, kit.LinksOf(err))
 	return kit.StatusError{Status: exitUnchecked}
 }
 

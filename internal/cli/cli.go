@@ -31,11 +31,11 @@ func Main(ctx context.Context, args []string, streams kit.Streams, capabilities 
 	case errors.As(err, &status):
 		return status.Status
 	case errors.As(err, &usage):
-		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n%sRun '%s --help' for usage.\n", err, kit.Links(err),
+		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n%sRun '%s --help' for usage.\n", err, kit.LinksOf(err),
 			cmd.CommandPath())
 		return kit.ExitUsage
 	default:
-		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n%s", err, kit.Links(err))
+		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n%s", err, kit.LinksOf(err))
 		return kit.ExitInput
 	}
 }

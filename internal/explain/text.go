@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/explain/match"
 )
 
@@ -274,5 +274,5 @@ func (p *printer) warnings() {
 		p.line("  " + string(w.Code) + ": " + w.Place.String())
 		p.line("      " + text)
 	}
-	p.b.WriteString(finding.Links(finding.Errors(p.report.Warnings).Sections()...))
+	p.b.WriteString(kit.Links(kit.Sections(p.report.Warnings)...))
 }

@@ -263,7 +263,7 @@ func (o statusOptions) listMachines(ctx context.Context, config *rest.Config, se
 	case !result.IsKnown():
 		_, err = fmt.Fprintf(streams.Err, "which Machines are behind is not known: %s\n%s",
 			cmp.Or(result.Condition.Reason, "the Cluster is paused or has no label"),
-			finding.Links(result.Condition.Reason))
+			kit.Links(result.Condition.Reason))
 	default:
 		_, err = fmt.Fprintln(streams.Err, "no Machine is behind")
 	}
@@ -329,7 +329,7 @@ func linksOfRows(rows []reported.Row) string {
 		}
 		names = append(names, row.Warning)
 	}
-	return finding.Links(names...)
+	return kit.Links(names...)
 }
 
 func (s statusReader) table() status.Table {

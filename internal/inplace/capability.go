@@ -24,7 +24,7 @@ func New() *Capability {
 	contract.Add(contract.Capability{
 		Name:        "inplace",
 		Annotations: []contract.Annotation{{Key: AnnotationInPlaceMaxUnavailable, Check: checkSlots}},
-		Applied:     AnnotationInPlaceApplied,
+		Applied:     []string{AnnotationInPlaceApplied},
 		Rollouts:    []string{RolloutInPlace},
 		Reasons: []contract.Reason{
 			{

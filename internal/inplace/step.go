@@ -164,8 +164,8 @@ func (s *Step) wanted(ctx context.Context, p *controller.Pass, view *View, out *
 		}
 		in := NodeFiles{NodePods: s.pods, Secret: name, Key: []byte(stored.UID), Slots: slotsOf(p.Cluster)}
 		files := ""
-		if in.Data, err = plan.NodeData(p.Options, data); err == nil {
-			files, err = plan.NodeFiles(p.Options, data)
+		if in.Data, err = NodeData(p.Options, data); err == nil {
+			files, err = filesOf(p.Options, data)
 		}
 		switch {
 		case err != nil: // it is for the user, and reported already

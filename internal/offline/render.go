@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
@@ -111,7 +110,7 @@ func runRender(cmd *cobra.Command, o renderOptions, streams kit.Streams) error {
 	if result.Summary != "" {
 		_, _ = fmt.Fprintln(streams.Err, result.Summary)
 	}
-	_, _ = fmt.Fprint(streams.Err, finding.Links(result.Findings.Sections()...))
+	_, _ = fmt.Fprint(streams.Err, kit.Links(kit.Sections(result.Findings)...))
 	if o.strict && result.Warnings > 0 {
 		return errors.New("render: nothing is written, because --strict makes the warnings above errors")
 	}

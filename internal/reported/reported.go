@@ -3,6 +3,8 @@ package reported
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -127,7 +129,7 @@ func RowOf(cluster *clusterv1.Cluster, generated map[string]string) Row {
 
 // count fills in what a record says.
 func (r *Row) count(text, controlPlane string) {
-	behind, err := outdated.Parse(text)
+	behind, err := Parse(text)
 	known := err == nil && IsKnown(r.Status, r.Reason)
 	for _, machines := range []*Machines{&r.ControlPlane, &r.Pools} {
 		if machines.State = Unknown; known {
@@ -156,4 +158,19 @@ func (r *Row) count(text, controlPlane string) {
 	if !oldest.IsZero() {
 		r.Oldest = &oldest
 	}
+}
+
+// Parse reads a record, see outdated.Text. Anybody who may write to the Cluster may have changed it.
+func Parse(text string) ([]outdated.Behind, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var counts []outdated.Behind
+	if err := json.Unmarshal([]byte(text), &counts); err != nil {
+		return nil, fmt.Errorf("parsing the record of Machines that are behind: %w", err)
+	}
+	if len(counts) > outdated.MaxGroups+1 || slices.ContainsFunc(counts, func(b outdated.Behind) bool { return b.Machines < 1 }) {
+		return nil, fmt.Errorf("parsing the record of Machines that are behind: unexpected format")
+	}
+	return counts, nil
 }

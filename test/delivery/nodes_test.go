@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
@@ -129,7 +128,7 @@ func (c inPlace) version(generated, image string) (string, map[string][]byte) {
 	if err != nil {
 		return "", nil
 	}
-	data, err := plan.NodeData(options, of.Data)
+	data, err := inplace.NodeData(options, of.Data)
 	if err != nil {
 		c.T.Fatal(err)
 	}

@@ -97,8 +97,8 @@ type StatusError struct{ Status int }
 
 func (e StatusError) Error() string { return fmt.Sprintf("exit status %d", e.Status) }
 
-// Links returns the lines with the sections about the findings in an error.
-func Links(err error) string { return finding.Links(finding.Of(err).Sections()...) }
+// LinksOf returns the lines with the sections about the findings in an error.
+func LinksOf(err error) string { return Links(Sections(finding.Of(err))...) }
 
 // UntilSignal returns the context of a server: SIGINT, SIGTERM and more end it, and a second signal ends the process. Other
 // commands do not use it, so that the first signal ends them at once, whatever they wait for.

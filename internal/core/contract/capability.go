@@ -14,17 +14,14 @@ type Capability struct {
 	Annotations []Annotation
 	// Records are annotations and labels that it writes on a Cluster.
 	Records []string
-	// Applied is an annotation that is on a Cluster while its workload cluster may have objects of the capability, "" if it
-	// applies none.
-	Applied string
+	// Applied are annotations that are on a Cluster while its workload cluster may have objects of the capability.
+	Applied []string
 	// Rollouts are values of AnnotationRollout that it makes possible.
 	Rollouts []string
 	// Reasons are reasons of conditions, each behind the one that After names in the table of reasons.
 	Reasons []Reason
-	// Condition is the type of a condition that it writes on Clusters, "" if there is none.
-	Condition string
-	// Keys are keys of the generated Secret that it reads.
-	Keys []string
+	// Conditions are the types of conditions that it writes on Clusters.
+	Conditions []string
 }
 
 // Annotation is an annotation that users set on a Cluster.
@@ -52,16 +49,11 @@ func Add(c Capability) {
 	}), c)
 }
 
-// Capabilities returns those that were added, in their order.
-func Capabilities() []Capability {
-	capabilities.RLock()
-	defer capabilities.RUnlock()
-	return capabilities.all
-}
-
 // ofAll returns what each capability has.
 func ofAll[T any](of func(Capability) []T) (all []T) {
-	for _, c := range Capabilities() {
+	capabilities.RLock()
+	defer capabilities.RUnlock()
+	for _, c := range capabilities.all {
 		all = append(all, of(c)...)
 	}
 	return all
@@ -74,14 +66,7 @@ func AnnotationsOfCapabilities() []Annotation {
 
 // AppliedAnnotations returns the annotations that are on a Cluster while its workload cluster may have objects.
 func AppliedAnnotations() []string {
-	return ofAll(func(c Capability) []string { return nonEmpty(c.Applied) })
-}
-
-func nonEmpty(text string) []string {
-	if text == "" {
-		return nil
-	}
-	return []string{text}
+	return ofAll(func(c Capability) []string { return c.Applied })
 }
 
 // Rollouts returns the values of AnnotationRollout.
@@ -98,5 +83,5 @@ func ReachesNodes(rollout string) bool {
 
 // Conditions returns the types of the conditions that the program writes on Clusters.
 func Conditions() []string {
-	return append([]string{ConditionProxyConfigured}, ofAll(func(c Capability) []string { return nonEmpty(c.Condition) })...)
+	return append([]string{ConditionProxyConfigured}, ofAll(func(c Capability) []string { return c.Conditions })...)
 }

@@ -19,8 +19,8 @@ func TestAdd_AddsEveryName(t *testing.T) { //nolint:paralleltest // see above
 	for range 2 {
 		contract.Add(contract.Capability{
 			Name: "test", Annotations: []contract.Annotation{{Key: contract.Domain + "/asked"}},
-			Records: []string{contract.Domain + "/recorded"}, Rollouts: []string{"OnNodes"}, Condition: "ItWorks",
-			Keys: []string{"key"}, Reasons: []contract.Reason{late, later},
+			Records: []string{contract.Domain + "/recorded"}, Rollouts: []string{"OnNodes"}, Conditions: []string{"ItWorks"},
+			Reasons: []contract.Reason{late, later},
 		})
 	}
 	all := contract.Reasons()
@@ -30,7 +30,7 @@ func TestAdd_AddsEveryName(t *testing.T) { //nolint:paralleltest // see above
 	}
 	for what, list := range map[string][]string{
 		"asked": contract.ClusterAnnotations(), "recorded": contract.ClusterAnnotations(), "OnNodes": contract.Rollouts(),
-		"ItWorks": contract.Conditions(), "key": contract.GeneratedKeys(), contract.Domain + "/asked": contract.UserAnnotations(),
+		"ItWorks": contract.Conditions(), contract.Domain + "/asked": contract.UserAnnotations(),
 	} {
 		if !slices.Contains(list, what) {
 			t.Errorf("%s is not in %q", what, list)

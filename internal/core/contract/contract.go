@@ -223,10 +223,10 @@ const (
 
 // GeneratedKeys returns every key that a generated Secret of nodes may have. The cache drops the values of others.
 func GeneratedKeys() []string {
-	return append([]string{
+	return []string{
 		KeyProxyEnv, KeyTrustedCABundle, KeySetup, KeyReadiness, KeyNodeFiles, KeyNoProxyOrigins, KeyContentHash,
 		KeyInfrastructure,
-	}, ofAll(func(c Capability) []string { return c.Keys })...)
+	}
 }
 
 // Paths on a node.

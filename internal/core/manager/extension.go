@@ -25,14 +25,10 @@ type Extension interface {
 
 // Core is what extensions share with the controller of the core.
 type Core struct {
-	// Memory reads proxy Secrets and infrastructure.
-	Memory *world.Memory
-	// Scope is whose Clusters are reconciled.
-	Scope settings.Scope
-	// Concurrency is the maximum number of Clusters reconciled concurrently.
+	Memory      *world.Memory
+	Scope       settings.Scope
 	Concurrency int
-	// Now is the clock.
-	Now func() time.Time
+	Now         func() time.Time
 }
 
 // extend sets up the extensions, and returns their steps.

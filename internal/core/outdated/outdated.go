@@ -158,8 +158,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// maxGroups is how many groups a record names. Those after them are one group without a kind and a name.
-const maxGroups = 100
+// MaxGroups is how many groups a record names. Those after them are one group without a kind and a name.
+const MaxGroups = 100
 
 // Text returns the value of contract.AnnotationMachinesBehind, "" if no Machine is behind. The same groups make the
 // same text.
@@ -169,14 +169,14 @@ func Text(groups []Group) string {
 		if len(group.Machines) == 0 {
 			continue
 		}
-		if len(counts) < maxGroups {
+		if len(counts) < MaxGroups {
 			counts = append(counts, group.Count())
 			continue
 		}
-		if len(counts) == maxGroups {
+		if len(counts) == MaxGroups {
 			counts = append(counts, Behind{})
 		}
-		more, others := group.Count(), &counts[maxGroups]
+		more, others := group.Count(), &counts[MaxGroups]
 		others.Machines, others.Oldest = others.Machines+more.Machines, earlier(others.Oldest, more.Oldest)
 	}
 	if len(counts) == 0 {
@@ -184,19 +184,4 @@ func Text(groups []Group) string {
 	}
 	text, _ := json.Marshal(counts) //nolint:errchkjson // strings, numbers and times of the API
 	return string(text)
-}
-
-// Parse reads what Text has written. Anybody who may write to the Cluster may have changed it.
-func Parse(text string) ([]Behind, error) {
-	if text == "" {
-		return nil, nil
-	}
-	var counts []Behind
-	if err := json.Unmarshal([]byte(text), &counts); err != nil {
-		return nil, fmt.Errorf("parsing the record of Machines that are behind: %w", err)
-	}
-	if len(counts) > maxGroups+1 || slices.ContainsFunc(counts, func(b Behind) bool { return b.Machines < 1 }) {
-		return nil, fmt.Errorf("parsing the record of Machines that are behind: unexpected format")
-	}
-	return counts, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/reported"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -32,7 +33,7 @@ func TestRecord_ComesBackAsItWas(t *testing.T) {
 	if text != outdated.Text(groups) {
 		t.Error("the same groups make different records")
 	}
-	got, err := outdated.Parse(text)
+	got, err := reported.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func TestRecord_IsBounded(t *testing.T) {
 		groups = append(groups, group("MachineDeployment", fmt.Sprint(strings.Repeat("x", 240), i), noon.Add(-time.Duration(i)*time.Hour)))
 	}
 	text := outdated.Text(groups)
-	got, err := outdated.Parse(text)
+	got, err := reported.Parse(text)
 	if err != nil || len(text) > 64<<10 {
 		t.Fatalf("%d bytes, %v", len(text), err)
 	}
@@ -64,7 +65,7 @@ func TestRecord_IsBounded(t *testing.T) {
 		t.Errorf("%d groups, the last one %+v", len(got), last)
 	}
 	for _, bad := range []string{"x", "{}", `[{"machines":0}]`, `[{"machines":-1,"kind":"MachinePool"}]`, `["a"]`} {
-		if behind, err := outdated.Parse(bad); err == nil {
+		if behind, err := reported.Parse(bad); err == nil {
 			t.Errorf("%s is accepted as %+v", bad, behind)
 		}
 	}

@@ -180,22 +180,3 @@ func Recipe(options settings.Options, version int, trust bool, secret string) (p
 		Version: version, Targets: options.Targets, TargetsIn: options.TargetsIn, SecretName: secret,
 	})
 }
-
-// NodeData returns what running nodes get of the data of a generated Secret: its files, and the list of them for the
-// targets of a Cluster. Data that is not complete stays as it is. Its errors are for the user.
-func NodeData(options settings.Options, data map[string][]byte) (map[string][]byte, error) {
-	if _, complete := data[contract.KeySetup]; !complete {
-		return data, nil
-	}
-	recipe, err := Recipe(options, patch.OutputVersion, patch.HasOnlyCertificates(data), "")
-	if err != nil {
-		return nil, err
-	}
-	return patch.NodeData(data, recipe)
-}
-
-// NodeFiles returns patch.FilesDigest of the files that NodeData lists.
-func NodeFiles(options settings.Options, data map[string][]byte) (string, error) {
-	recipe, err := Recipe(options, patch.OutputVersion, patch.HasOnlyCertificates(data), "")
-	return patch.FilesDigest(recipe), err
-}

@@ -341,20 +341,3 @@ func TestObject_NamesTheProxySecretOfItsPools(t *testing.T) {
 		}
 	}
 }
-
-func TestNodeData_ListsFilesOfCompleteDataOnly(t *testing.T) {
-	t.Parallel()
-	options := settings.Options{Targets: contract.Targets()}
-	for name, data := range map[string]map[string][]byte{
-		"complete":   {contract.KeyProxyEnv: []byte("x"), contract.KeyTrustedCABundle: []byte("y"), contract.KeySetup: []byte("z")},
-		"incomplete": {contract.KeyProxyEnv: []byte("x")},
-	} {
-		got, err := plan.NodeData(options, data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, listed := got[contract.KeyNodeFiles]; listed != (name == "complete") || string(got[contract.KeyProxyEnv]) != "x" {
-			t.Errorf("%s: %q", name, got)
-		}
-	}
-}

@@ -46,14 +46,6 @@ func ClusterOfGeneratedSecret(_ context.Context, object client.Object) []ctrl.Re
 	return requestFor(object.GetNamespace(), ClusterOf(object))
 }
 
-// ClusterOfOutput finds the Cluster that a Secret of an output was generated for.
-func ClusterOfOutput(_ context.Context, object client.Object) []ctrl.Request {
-	if !IsOutput(object) {
-		return nil
-	}
-	return requestFor(object.GetNamespace(), ClusterOf(object))
-}
-
 func ofPools(namespace string, pools []plan.Pool) (requests []ctrl.Request) {
 	for _, pool := range pools {
 		requests = append(requests, requestFor(namespace, pool.Cluster)...)

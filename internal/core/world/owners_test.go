@@ -89,8 +89,6 @@ func TestClusters_AreThoseThatAChangeConcerns(t *testing.T) {
 		"no label":                        {world.ClusterOfLabel(t.Context(), object(named("team", "x"))), ""},
 		"a generated Secret":              {world.ClusterOfGeneratedSecret(t.Context(), object(generated)), "team/a"},
 		"a Secret of an output":           {world.ClusterOfGeneratedSecret(t.Context(), object(ofOutput)), ""},
-		"an output is that of a Cluster":  {world.ClusterOfOutput(t.Context(), object(ofOutput)), "team/a"},
-		"a generated Secret is no output": {world.ClusterOfOutput(t.Context(), object(generated)), ""},
 		"a control plane":                 {c.OfControlPlane(t.Context(), object(named("team", "a-cp"))), "team/a"},
 		"one of another namespace":        {c.OfControlPlane(t.Context(), object(named("far", "a-cp"))), ""},
 		"a template of a pool":            {c.OfTemplate(t.Context(), &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: named("team", "t")}), "team/a"},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
@@ -93,7 +94,7 @@ Condition after: True Configured: fine
 	}
 	result.Condition = finding.Condition{Status: "False", Reason: "WaitingForRollout", Message: "it waits"}
 	out.Reset()
-	link := "Condition after: False WaitingForRollout: it waits\n" + finding.Links("WaitingForRollout")
+	link := "Condition after: False WaitingForRollout: it waits\n" + kit.Links("WaitingForRollout")
 	if err := result.Data().Print(&out); err != nil || !strings.HasSuffix(out.String(), link) {
 		t.Errorf("error %v, want at the end\n%s\ngot\n%s", err, link, out.String())
 	}
@@ -197,7 +198,7 @@ func TestInPlaceTargets_AreThoseOfAnnotationsOrOfTheVariable(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	contract.Add(contract.Capability{
-		Name: "test", Rollouts: []string{"InPlace"}, Condition: "capi-proxy-patcher.io/ProxyPublished",
+		Name: "test", Rollouts: []string{"InPlace"}, Conditions: []string{"capi-proxy-patcher.io/ProxyPublished"},
 		Reasons: []contract.Reason{
 			{Name: "InPlaceFailed", Status: contract.StatusFalse, Task: contract.TaskAct, After: contract.ReasonTemplateNotSupported, Remote: true},
 			{Name: "InPlaceUnknown", Status: contract.StatusUnknown, Task: contract.TaskWait, After: contract.ReasonWaitingForRollout, Remote: true},

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 )
@@ -115,7 +116,7 @@ func (d Data) Print(out io.Writer) error {
 	none(&b, len(d.Behind))
 	fmt.Fprintf(&b, "\nCondition now:   %s\nCondition after: %s\n", d.Before, d.After)
 	if d.After != nil && d.After.Status != string(metav1.ConditionTrue) {
-		b.WriteString(finding.Links(d.After.Reason))
+		b.WriteString(kit.Links(d.After.Reason))
 	}
 	if _, err := io.WriteString(out, b.String()); err != nil {
 		return fmt.Errorf("writing the plan: %w", err)

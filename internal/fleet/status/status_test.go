@@ -216,7 +216,7 @@ func TestTable_ShowsPausedClustersAndWhatIsPublished(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	contract.Add(contract.Capability{
-		Name: "test", Rollouts: []string{"InPlace"}, Condition: "capi-proxy-patcher.io/ProxyPublished",
+		Name: "test", Rollouts: []string{"InPlace"}, Conditions: []string{"capi-proxy-patcher.io/ProxyPublished"},
 		Reasons: []contract.Reason{
 			{Name: "InPlaceFailed", Status: contract.StatusFalse, Task: contract.TaskAct, After: contract.ReasonTemplateNotSupported, Remote: true},
 			{Name: "InPlaceUnknown", Status: contract.StatusUnknown, Task: contract.TaskWait, After: contract.ReasonWaitingForRollout, Remote: true},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 )
@@ -109,7 +110,7 @@ func (r Report) Links() string {
 	for i, f := range r.Findings {
 		names[i] = string(f.Code)
 	}
-	return finding.Links(names...)
+	return kit.Links(names...)
 }
 
 func plural(n int, noun string) string {

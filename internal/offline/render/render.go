@@ -176,7 +176,7 @@ func newController(s clusters.Surroundings) (clusters.Controller, error) {
 }
 
 func (r *renderer) note(o *manifest.Object, format string, args ...any) (added bool) {
-	r.noted = append(r.noted, finding.Among(args)...)
+	r.noted = append(r.noted, kit.Among(args)...)
 	return r.notes.add(o, fmt.Sprintf(format, args...))
 }
 
@@ -188,7 +188,7 @@ func (r *renderer) warn(o *manifest.Object, format string, args ...any) {
 }
 
 func (r *renderer) reject(o *manifest.Object, format string, args ...any) {
-	r.rejected = append(r.rejected, finding.Among(args)...)
+	r.rejected = append(r.rejected, kit.Among(args)...)
 	r.problems.add(o, fmt.Sprintf(format, args...))
 }
 

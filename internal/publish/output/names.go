@@ -40,8 +40,8 @@ func Names() contract.Capability {
 		Records: []string{
 			AnnotationHTTPProxy, AnnotationHTTPSProxy, AnnotationNoProxy,
 		},
-		Applied:   AnnotationApplied,
-		Condition: ConditionProxyPublished,
+		Applied:    []string{AnnotationApplied},
+		Conditions: []string{ConditionProxyPublished},
 		Reasons: []contract.Reason{
 			{Name: ReasonPublished, Status: contract.StatusTrue, Task: contract.TaskNone, After: contract.ReasonConfigured},
 			{Name: ReasonInvalidOutput, Status: contract.StatusFalse, Task: contract.TaskCorrect, After: contract.ReasonInternalError},

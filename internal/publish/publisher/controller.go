@@ -88,7 +88,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		For(&clusterv1.Cluster{}, builder.WithPredicates(ofConcerned())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(world.ClusterOfOutput), changed).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(ofOutput), changed).
 		Watches(&corev1.Secret{}, c.enqueue(ofOutputName), builder.WithPredicates(ofExistence[client.Object]())).
 		Watches(&controlplanev1.KubeadmControlPlane{}, c.enqueue(find.OfControlPlane),
 			builder.WithPredicates(ofVersions())).
@@ -186,4 +186,13 @@ func (c *Controller) outputs(ctx context.Context, cluster *clusterv1.Cluster) (m
 		byName[secret.Name] = secret
 	}
 	return byName, nil
+}
+
+// ofOutput finds the Cluster that a Secret of an output was generated for.
+func ofOutput(_ context.Context, object client.Object) []ctrl.Request {
+	if !world.IsOutput(object) || world.ClusterOf(object) == "" {
+		return nil
+	}
+	name := client.ObjectKey{Namespace: object.GetNamespace(), Name: world.ClusterOf(object)}
+	return []ctrl.Request{{NamespacedName: name}}
 }

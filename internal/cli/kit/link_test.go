@@ -1,9 +1,10 @@
-package finding_test
+package kit_test
 
 import (
 	"fmt"
 	"testing"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 )
@@ -21,14 +22,14 @@ func TestLinks_NameEachSectionOnce(t *testing.T) {
 	}
 	const page = "see https://github.com/capi-proxy-patcher/capi-proxy-patcher/blob/main/docs/troubleshooting.md"
 	want := page + "#bad-cidr\n" + page + "#settingsnotfound\n"
-	if got := finding.Links(found.Sections()...); got != want {
+	if got := kit.Links(kit.Sections(found)...); got != want {
 		t.Errorf("got\n%s", got)
 	}
-	if got := finding.Links(); got != "" {
+	if got := kit.Links(); got != "" {
 		t.Errorf("got %q without names", got)
 	}
 	args := []any{found[1], 5, fmt.Errorf("reading: %w", found[:1])}
-	if got := finding.Links(finding.Among(args).Sections()...); got != page+"#settingsnotfound\n"+page+"#bad-cidr\n" {
+	if got := kit.Links(kit.Sections(kit.Among(args))...); got != page+"#settingsnotfound\n"+page+"#bad-cidr\n" {
 		t.Errorf("among arguments got\n%s", got)
 	}
 }

@@ -1,10 +1,12 @@
-package finding
+package kit
 
 import (
 	"cmp"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 )
 
 // Link returns the address of the section of docs/troubleshooting.md about a reason, a code or a check.
@@ -27,23 +29,23 @@ func Links(names ...string) string {
 	return text.String()
 }
 
-// Sections returns the names of the sections about the findings, for Links.
-func (e Errors) Sections() []string {
-	names := make([]string, len(e))
-	for i, f := range e {
+// Sections returns the names of the sections about findings, for Links.
+func Sections(found []finding.Finding) []string {
+	names := make([]string, len(found))
+	for i, f := range found {
 		names[i] = cmp.Or(string(f.Code), f.Reason)
 	}
 	return names
 }
 
 // Among returns the findings among the arguments of a text.
-func Among(args []any) (found Errors) {
+func Among(args []any) (found finding.Errors) {
 	for _, arg := range args {
 		switch arg := arg.(type) {
-		case Finding:
+		case finding.Finding:
 			found = append(found, arg)
 		case error:
-			found = append(found, Of(arg)...)
+			found = append(found, finding.Of(arg)...)
 		}
 	}
 	return found
