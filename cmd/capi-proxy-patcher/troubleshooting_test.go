@@ -63,7 +63,7 @@ func namesOf(file *ast.File) (names []string) {
 		switch n := n.(type) {
 		case *ast.ValueSpec:
 			for i, name := range n.Names {
-				ofContract := file.Name.Name == "contract" &&
+				ofContract := slices.Contains([]string{"contract", "output", "inplace"}, file.Name.Name) &&
 					(strings.HasPrefix(name.Name, "Reason") || strings.HasPrefix(name.Name, "Event"))
 				if i < len(n.Values) && (ofContract || isCode(n.Type, file.Name.Name)) {
 					add(n.Values[i])
@@ -131,7 +131,7 @@ func TestTroubleshooting_HasEveryReasonEventAndCode(t *testing.T) {
 		names = append(names, namesOf(file)...)
 		said.WriteString(strings.Join(textsOf(file), "\n") + "\n")
 	}
-	outputs, err := filepath.Glob("../../internal/publish/outputs/*.yaml")
+	outputs, err := filepath.Glob("../../internal/publish/output/outputs/*.yaml")
 	if err != nil || len(outputs) == 0 {
 		t.Fatal(outputs, err)
 	}

@@ -1,6 +1,7 @@
 package check_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -116,4 +117,9 @@ func TestPreDelete_IsNotSureWithoutTheRights(t *testing.T) {
 			t.Errorf("%s: got %+v", kind, got)
 		}
 	}
+}
+
+func TestMain(m *testing.M) {
+	contract.Add(contract.Capability{Name: "test", Applied: []string{contract.Domain + "/applied"}})
+	os.Exit(m.Run())
 }

@@ -24,7 +24,6 @@ func TestManager_RefusesFlagsBeforeAnythingStarts(t *testing.T) {
 		"cipher suite":             {"--tls-cipher-suites TLS_RSA", "--tls-min-version, --tls-cipher-suites or --tls-curve-preferences: Cipher suite TLS_RSA not supported or doesn't exist"},
 		"unknown feature":          {"--feature-gates Foo=true", `--feature-gates: there is no feature "Foo"; there are PriorityQueue`},
 		"feature without value":    {"--feature-gates PriorityQueue", "invalid argument"},
-		"pull policy of nodes":     {"--node-image-pull-policy Never", `--node-image-pull-policy "Never": neither Always nor IfNotPresent`},
 		"no resync":                {"--sync-period 0", "--sync-period 0s: use a longer time, for example 10m"},
 		"resync without a pause":   {"--sync-period -1s", "--sync-period -1s: use a longer time, for example 10m"},
 		"no workers":               {"--concurrency 0", "--concurrency 0: use 1 or more"},
@@ -47,7 +46,6 @@ func TestManager_AcceptsFlagsWithinTheirLimits(t *testing.T) {
 		{"--tls-min-version", "VersionTLS12", "--tls-cipher-suites", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"},
 		{"--logging-format", "json", "--feature-gates", "PriorityQueue=false", "--feature-gates", "", "--insecure-diagnostics"},
 		{"--namespace", "team-a", "--default-proxy-secret", "system/proxy.v1", "--default-proxy-namespaces", "a,!b,c in (d)"},
-		{"--node-image", "a", "--node-image-pull-policy", "IfNotPresent"},
 		{"--default-proxy-namespaces", ""},
 	} {
 		if status, stderr := startManager(t, args...); status != kit.ExitInput ||

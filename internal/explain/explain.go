@@ -290,7 +290,11 @@ func advise(entry string) string {
 	if composed.Value != entry {
 		return "write " + composed.Value
 	}
-	if _, err := netip.ParsePrefix(entry); err == nil {
+	network, err := netip.ParsePrefix(entry)
+	switch {
+	case err == nil && network.Addr().Is6():
+		return "use profile shell for values that Python programs read"
+	case err == nil:
 		return "these clients read no networks; write single addresses or name suffixes for them"
 	}
 	return ""

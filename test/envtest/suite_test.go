@@ -28,6 +28,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/fleet"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -118,6 +120,7 @@ func startManager(ctx context.Context, stopped chan struct{}) error {
 		Election: manager.Election{
 			Enabled: true, Namespace: mgmt.SystemNamespace, LeaseDuration: 5 * time.Minute, RenewDeadline: 4 * time.Minute,
 		},
+		Extensions:  []manager.Extension{inplace.New(), publish.New()},
 		Concurrency: 10, SyncPeriod: resync, QPS: -1, Serving: serving,
 		DefaultProxySecret:     defaultSecretNamespace + "/" + defaultSecretName,
 		DefaultProxyNamespaces: contract.LabelDefaultProxy + "=" + contract.DefaultProxyAllowed,

@@ -168,7 +168,7 @@ func TestRender_ReportsBadInputInOneError(t *testing.T) {
 			[]string{"key httpProxy", "key httpsProxy", `key "colour"`, "key noProxy entry 2", "key noProxy entry 3"},
 		},
 		"not base64":            {render.Options{Inputs: []clusters.Input{{Name: "in.yaml", Data: bytes.Replace(minimal("", "").Inputs[0].Data, []byte("stringData: {}"), []byte("data: {httpProxy: '!s3cr'}"), 1)}}}, []string{"in.yaml: document 1: Secret http-proxy, data.httpProxy: the value is not base64"}},
-		"a wrong annotation":    {minimal(good, "capi-proxy-patcher.io/rollout: now"), []string{`in.yaml: document 2: Cluster c: annotation capi-proxy-patcher.io/rollout: unknown value "now"; use OnNextRollout, Immediate or InPlace`}},
+		"a wrong annotation":    {minimal(good, "capi-proxy-patcher.io/rollout: now"), []string{`in.yaml: document 2: Cluster c: annotation capi-proxy-patcher.io/rollout: unknown value "now"; use OnNextRollout or Immediate`}},
 		"not YAML":              {of("a: b\n---\na: [s3cr\n"), []string{"parsing in.yaml: document 2, line 3"}},
 		"no Secret in the file": {render.Options{Secrets: []clusters.Input{{Name: "s.yaml", Data: []byte("kind: ConfigMap\napiVersion: v1\n")}}}, []string{"s.yaml: it holds no Secret"}},
 

@@ -133,7 +133,7 @@ func TestOutputs_HaveGoldenFiles(t *testing.T) {
 // TestOutputs_AreInTheDocs looks for the row of each output.
 func TestOutputs_AreInTheDocs(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/reference.md")
+	page, err := os.ReadFile("../../../docs/reference.md")
 	if err != nil {
 		t.Fatal(err)
 	}
