@@ -17,7 +17,7 @@ export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
 
 TOOL := go tool -modfile='$(CURDIR)/go.tools.mod'
 # The tests that compare tables of docs/ with the program.
-TABLES = go test $(TEST_FLAGS) -count=1 -p 1 -run '^TestTables_' $$(grep -rl --include='*_test.go' 'tables.Table{' internal | xargs -n 1 dirname | sort -u | sed 's|^|./|')
+TABLES = go test $(TEST_FLAGS) -count=1 -p 1 -run '^TestTables_' $$(grep -rl --include='*_test.go' 'tables.Table{' internal cmd | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 GENERATE := $(TOOL) controller-gen rbac:roleName=manager-role webhook paths=./internal/...
 
 # Tests that need a cluster, a node or time of their own are below test/, all others are unit tests.
