@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Takes capabilities out, one at a time, to show that nothing else needs them: of a copy of the tree it deletes the folder
-# internal/NAME and the lines of main.go that name it, vets the rest of the program, and runs the tests of the core. Tests of
-# the whole program are below test/, and need all of it.
+# internal/NAME and the lines of main.go that name it, builds the program, vets all other packages with their tests, and runs
+# the tests of the core. Tests of the whole program are beside main.go and below test/, and need all of it.
 #
 #   hack/without.sh NAME...
 set -euo pipefail
@@ -21,7 +21,8 @@ for name in "$@"; do
   fi
   (
     cd "$copy"
-    go vet ./cmd/... ./internal/...
+    go build -o /dev/null ./cmd/...
+    go vet ./internal/...
     # The same tests for all names: what does not change is not run again.
     go test -vet=off -ldflags=-s ./internal/core/... ./internal/patch/... ./internal/systemd/... >"$copy/tests" ||
       { grep -v '^ok ' "$copy/tests"; exit 1; }

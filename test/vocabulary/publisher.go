@@ -13,7 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
+)
+
+// Names of outputs, as users write them: tests of other capabilities use this package, too.
+const (
+	annotationPublish  = contract.Domain + "/publish"
+	conditionPublished = contract.Domain + "/ProxyPublished"
+	reasonPublished    = "Published"
 )
 
 // Publisher is a labelled Cluster that asks for outputs.
@@ -30,7 +36,7 @@ func (p Publisher) Create(list string, data map[string]string) {
 	p.T.Helper()
 	o := NewClassic(p.Namespace, p.Name, p.Name)
 	o.Cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
-	o.Cluster.Annotations = map[string]string{output.AnnotationPublish: list}
+	o.Cluster.Annotations = map[string]string{annotationPublish: list}
 	Create(p.T, p.Client, ProxySecret(p.Namespace, p.Name+contract.ClusterSecretSuffix, data), o.ControlPlane, o.Cluster)
 }
 
@@ -50,8 +56,8 @@ func (p Publisher) Edit(edit func(*clusterv1.Cluster)) {
 func (p Publisher) Publish(list string) {
 	p.T.Helper()
 	p.Edit(func(c *clusterv1.Cluster) {
-		if c.Annotations[output.AnnotationPublish] = list; list == "" {
-			delete(c.Annotations, output.AnnotationPublish)
+		if c.Annotations[annotationPublish] = list; list == "" {
+			delete(c.Annotations, annotationPublish)
 		}
 	})
 }
@@ -90,7 +96,7 @@ func (p Publisher) Eventually(reason string, parts ...string) {
 // Publishes waits until the condition says that these outputs are published, and no other.
 func (p Publisher) Publishes(outputs string) {
 	p.T.Helper()
-	p.eventually(output.ReasonPublished, func(message string) string {
+	p.eventually(reasonPublished, func(message string) string {
 		if first, _, _ := strings.Cut(message, "\n"); first != outputs {
 			return fmt.Sprintf("message %q does not begin with %q", message, outputs)
 		}
@@ -103,7 +109,7 @@ func (p Publisher) eventually(reason string, wrong func(message string) string) 
 	p.T.Helper()
 	p.Wait(p.T, "condition of Cluster "+p.Name, func() string {
 		cluster := p.Cluster()
-		condition := meta.FindStatusCondition(cluster.Status.Conditions, output.ConditionProxyPublished)
+		condition := meta.FindStatusCondition(cluster.Status.Conditions, conditionPublished)
 		if condition == nil {
 			condition = &metav1.Condition{ObservedGeneration: cluster.Generation}
 		}
