@@ -153,6 +153,10 @@ lint-fix: ## Lint, and fix what can be fixed mechanically.
 .PHONY: verify
 verify: verify-help verify-paths verify-actions verify-modules verify-gen verify-golden verify-commits verify-licenses verify-vuln ## Check that what is generated or written down twice agrees, and dependencies.
 
+.PHONY: without
+without: ## Build without each capability, and run the tests of the core (NAMES=inplace for one).
+	hack/without.sh $(or $(NAMES),check explain fleet inplace offline publish)
+
 .PHONY: verify-help
 verify-help: ## Check that make help lists every target.
 	@hack/verify-help.sh
