@@ -239,10 +239,10 @@ func (in NodeFiles) pod(version string) object {
 	}
 	apply := in.container("apply", arguments...)
 	apply["volumeMounts"] = []any{
-		mount("host", root, false), mount("files", files, true), mount("state", state, false),
+		hostMount(root, false), mount("files", files, true), mount("state", state, false),
 	}
 	watch := in.container("watch", "node", "watch", "--root", root, "--from", files, "--slots", slots)
-	watch["volumeMounts"] = []any{mount("host", root, true), mount("files", files, true)}
+	watch["volumeMounts"] = []any{hostMount(root, true), mount("files", files, true)}
 	watch["imagePullPolicy"] = in.PullPolicy
 	pod := object{
 		"affinity": object{"nodeAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": object{
@@ -276,6 +276,13 @@ func (in NodeFiles) pod(version string) object {
 		pod["imagePullSecrets"] = []any{object{"name": in.PullSecret}}
 	}
 	return pod
+}
+
+// hostMount mounts the root of the node. What the node unmounts is unmounted in the container, too, and not kept busy.
+func hostMount(at string, readOnly bool) object {
+	m := mount("host", at, readOnly)
+	m["mountPropagation"] = "HostToContainer"
+	return m
 }
 
 func mount(name, at string, readOnly bool) object {
