@@ -22,7 +22,7 @@ func TestStartPage_CommandsWork(t *testing.T) {
 		says map[string]string // by a part of a command, what it prints
 	}{
 		"new": {false, map[string]string{
-			"get cluster": "pools and control planes have the proxy", "proxy-files -o": ".corp.example.com\tuser",
+			"get cluster": "3 of 3 pools and control planes have the proxy (Secret ", "proxy-files -o": ".corp.example.com\tuser",
 			"events": "ProxyConfigured", "status": "Configured", "explain": "registry.example.com",
 		}},
 		"running": {true, map[string]string{
