@@ -46,8 +46,8 @@ func main() {
 	}
 }
 
-// untilSignal returns a context that ends with Ctrl-C, with the terminal, and when nobody reads the output any more. None
-// of them ends the process before it has ended those that it started.
+// untilSignal returns a context that ends with Ctrl-C, with the terminal, and when nobody reads the output any more.
+// None of them ends the process before it has ended those that it started.
 func untilSignal() (context.Context, context.CancelFunc) {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE}
 	if !signal.Ignored(syscall.SIGHUP) { // nohup

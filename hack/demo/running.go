@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// claim returns a file with the number of this process, which is locked until it is closed or the process ends. It fails
-// if another demo has the folder.
+// claim returns a file with the number of this process, which is locked until it is closed or the process ends. It
+// fails if another demo has the folder.
 func claim(dir string) (*os.File, error) {
-	file, err := os.OpenFile(filepath.Join(dir, "pid"), os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(filepath.Join(dir, "pid"), os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the folder of the demo
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func stop(dir string) error {
 // lock locks a file for this process alone. It waits for another one, unless how says that it does not.
 func lock(file *os.File, how int) error {
 	for {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|how) //nolint:gosec // a descriptor is an int
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|how)
 		if !errors.Is(err, syscall.EINTR) {
 			return err
 		}

@@ -25,7 +25,7 @@ const repository = "https://github.com/capi-proxy-patcher/capi-proxy-patcher"
 // checksums is the file with those of the other files of a folder.
 const checksums = "checksums.txt"
 
-// copies copies what is in the folder as it is in the repository, and the image.
+// copies writes what is in the folder as it is in the repository, and the image.
 func (r release) copies() error {
 	names := []string{"LICENSE"}
 	for _, pattern := range []string{
@@ -80,7 +80,7 @@ func (r release) materials() error {
 			module, _ := one.(map[string]any)
 			name, _ := module["name"].(string)
 			found := expressions[name]
-			references, _ := json.Marshal(module["externalRefs"])
+			references, _ := json.Marshal(module["externalRefs"]) //nolint:errchkjson // it was JSON
 			if found == "" && bytes.Contains(references, []byte("pkg:golang/")) {
 				return fmt.Errorf("%s: the licence of %s is not known", file, name)
 			}

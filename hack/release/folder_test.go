@@ -32,7 +32,7 @@ func folderOf(t *testing.T, files map[string]string) string {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path) //nolint:gosec // a folder of the test
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

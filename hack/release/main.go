@@ -86,7 +86,8 @@ func run(args []string) error {
 	flags.StringVar(&r.version, "version", "", "version, like v1.2.3")
 	flags.StringVar(&r.image, "image", "", "name of the image without a tag")
 	flags.StringVar(&r.downloads, "downloads", "", "URL of the folder from which krew fetches programs")
-	page := flags.Bool("page", false, "write the release page: its files into the folder page of -out, its text into notes.md")
+	page := flags.Bool("page", false,
+		"write the release page: its files into the folder page of -out, its text into notes.md")
 	check := flags.Bool("check", false, "check the version, and write nothing")
 	flags.StringVar(&r.built, "out", "out/release", "folder for the folder of the provider, with chart and programs")
 	if err := flags.Parse(args); err != nil {

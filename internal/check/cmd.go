@@ -302,7 +302,8 @@ func (o checkOptions) workload(ctx context.Context, api client.Client) (*FromNod
 		return nil, fmt.Errorf("connecting to the workload cluster: %w", err)
 	}
 	nodes := &FromNodes{
-		Node: o.fromNodes, Command: o.probe.Probe(), Client: nodesAPI, APIServer: config.Host, Image: o.nodeImage, Endpoints: o.endpoints,
+		Node: o.fromNodes, Command: o.probe.Probe(), Client: nodesAPI, APIServer: config.Host, Image: o.nodeImage,
+		Endpoints: o.endpoints,
 	}
 	described := &clusterv1.Cluster{}
 	if err := api.Get(ctx, cluster, described); err != nil {

@@ -82,7 +82,8 @@ func (c *checker) fromNodes(ctx context.Context) []Group {
 		wait.Go(func() {
 			free <- struct{}{}
 			defer func() { <-free }()
-			groups[i] = c.group(ctx, "Node "+finding.Line(nodes[i].Name, maxName), c.node(ctx, nodes, nodes[i], image, server)...)
+			name := "Node " + finding.Line(nodes[i].Name, maxName)
+			groups[i] = c.group(ctx, name, c.node(ctx, nodes, nodes[i], image, server)...)
 		})
 	}
 	wait.Wait()

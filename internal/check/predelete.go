@@ -62,7 +62,8 @@ func (c *checker) entriesLeft(ctx context.Context) Result {
 // workloadLeft looks for Clusters in whose workload cluster the product may have objects.
 func (c *checker) workloadLeft(ctx context.Context) Result {
 	found, err := c.remaining(ctx, &clusterv1.ClusterList{}, func(o client.Object) bool {
-		return slices.ContainsFunc(contract.AppliedAnnotations(), func(key string) bool { return o.GetAnnotations()[key] != "" })
+		return slices.ContainsFunc(contract.AppliedAnnotations(),
+			func(key string) bool { return o.GetAnnotations()[key] != "" })
 	})
 	return removed(found, err, "has objects of "+contract.Name+" in its workload cluster",
 		"no workload cluster has objects of "+contract.Name)

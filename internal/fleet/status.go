@@ -219,7 +219,8 @@ func (o statusOptions) lineOf(key client.ObjectKey, result preview.Result, err e
 
 // installation is offered by what checks an installation.
 type installation interface {
-	// Brief says in one line whether a manager renews its Lease, and in another one what of the installation does not work.
+	// Brief says in one line whether a manager renews its Lease, and in another one what of the installation does not
+	// work.
 	Brief(ctx context.Context, api client.Client, now func() time.Time) string
 }
 

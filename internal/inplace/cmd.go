@@ -149,8 +149,8 @@ func newNodeWatch(streams kit.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch --from FOLDER",
 		Short: "End with an error when the files of a node are not those of a version",
-		Long: `Compares the files of the product on a node with a version, at once and each minute, and ends when they differ. It
-changes nothing on the node.
+		Long: `Compares the files of the product on a node with a version, at once and each minute, and ends when they differ.
+It changes nothing on the node.
 
 With --slots it waits until Node $NODE_NAME is ready, and then releases the Lease that the node holds since node apply.
 

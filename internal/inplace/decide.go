@@ -177,7 +177,7 @@ func (d *Decision) follow(v View, want Want, pods map[string]Pod, held map[strin
 		pod, slot := pods[m.Node], held[m.Node]
 		current := want.Version != "" && pod.Version == want.Version
 		failure := pod.Failure
-		if failure == "" && slot.Failure != "" && !(current && pod.Runs) {
+		if failure == "" && slot.Failure != "" && (!current || !pod.Runs) {
 			failure = slot.Failure
 		}
 		switch {

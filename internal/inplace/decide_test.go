@@ -1,7 +1,6 @@
 package inplace
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -190,5 +189,5 @@ func TestDecide_NamesFewOfMany(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	New() // its names
-	os.Exit(m.Run())
+	m.Run()
 }

@@ -75,7 +75,8 @@ func (w *workload) look(ctx context.Context, view *View) error {
 			w.leases = append(w.leases, lease)
 			view.Slots = append(view.Slots, Slot{
 				Name: lease.Name, Holder: finding.Line(ptr.Deref(lease.Spec.HolderIdentity, ""), maxFailure),
-				Since: ptr.Deref(lease.Spec.AcquireTime, metav1.MicroTime{}).Time, Failure: LastLine(lease.Annotations[agent.AnnotationFailure]),
+				Since:   ptr.Deref(lease.Spec.AcquireTime, metav1.MicroTime{}).Time,
+				Failure: LastLine(lease.Annotations[agent.AnnotationFailure]),
 			})
 		}
 		leases.Items = nil

@@ -16,9 +16,9 @@ const (
 	AnnotationInPlaceMaxUnavailable = contract.Domain + "/in-place-max-unavailable"
 	// InPlaceMaxUnavailableLimit is the largest AnnotationInPlaceMaxUnavailable.
 	InPlaceMaxUnavailableLimit = 100
-	// AnnotationInPlaceApplied on a Cluster, with the value contract.AppliedValue, is there while objects of RolloutInPlace
-	// may be in the workload cluster. Its value is RestoredValue when all running nodes
-	// are restored, after LabelEnabled was removed with RolloutInPlace.
+	// AnnotationInPlaceApplied on a Cluster, with the value contract.AppliedValue, is there while objects of
+	// RolloutInPlace may be in the workload cluster. Its value is RestoredValue when all running nodes are restored,
+	// after LabelEnabled was removed with RolloutInPlace.
 	AnnotationInPlaceApplied = contract.Domain + "/in-place-applied"
 	// RolloutInPlace treats specs as RolloutOnNextRollout does, and changes the files of running nodes without replacing
 	// their Machines.

@@ -198,7 +198,8 @@ func kindsOfNodes() []remote.Kind {
 	named := func(name string) bool { return name == contract.Name || strings.HasPrefix(name, contract.Name+"-") }
 	kind := func(group, kind, namespace string) remote.Kind {
 		return remote.Kind{
-			GroupVersionKind: schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}, Namespace: namespace, Named: named,
+			GroupVersionKind: schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind},
+			Namespace:        namespace, Named: named,
 		}
 	}
 	return []remote.Kind{
@@ -312,6 +313,6 @@ func (in NodeFiles) container(name string, args ...any) object {
 
 // tooLarge is the message about files that fit into no Secret.
 func (in NodeFiles) tooLarge() string {
-	return fmt.Sprintf("the files of Secret %s for running nodes have more than %d bytes; remove certificates that no node "+
-		"needs from %s", in.Secret, maxFiles, contract.KeyTrustedCA)
+	return fmt.Sprintf("the files of Secret %s for running nodes have more than %d bytes; remove certificates that no "+
+		"node needs from %s", in.Secret, maxFiles, contract.KeyTrustedCA)
 }

@@ -1,6 +1,6 @@
-// Package inplace changes the files of running nodes for Clusters with RolloutInPlace. It is a step of the pass
-// over a Cluster: it applies the files of a version and DaemonSets to the workload cluster, labels the Nodes that get
-// files once, and looks at Nodes, Pods and slots while something changes. Nodes take turns by themselves, by the Leases of
+// Package inplace changes the files of running nodes for Clusters with RolloutInPlace. It is a step of the pass over a
+// Cluster: it applies the files of a version and DaemonSets to the workload cluster, labels the Nodes that get files
+// once, and looks at Nodes, Pods and slots while something changes. Nodes take turns by themselves, by the Leases of
 // slots (package agent). A function of values decides (Decide). No connection stays open.
 package inplace
 
@@ -52,8 +52,8 @@ func (*Step) Needs(cluster *clusterv1.Cluster) bool {
 	return cluster.Annotations[AnnotationInPlaceApplied] != ""
 }
 
-// Run implements controller.Step. A Cluster that has asked for updates in place until its label was removed has its nodes
-// restored first. What is in the workload cluster of one that does not ask any more is deleted.
+// Run implements controller.Step. A Cluster that has asked for updates in place until its label was removed has its
+// nodes restored first. What is in the workload cluster of one that does not ask any more is deleted.
 func (s *Step) Run(ctx context.Context, p *controller.Pass) (out controller.Outcome, err error) {
 	applied := p.Cluster.Annotations[AnnotationInPlaceApplied]
 	asks := p.View.Enabled && p.Options.Rollout == RolloutInPlace
@@ -110,8 +110,8 @@ func (s *Step) follow(ctx context.Context, p *controller.Pass) (out controller.O
 		decision = Decide(view)
 		taken, err := w.change(ctx, decision, slots)
 		if taken != "" {
-			out.Add(contract.ReasonNameTaken, "updates in place: Lease %s/%s of the workload cluster exists and was not written "+
-				"by %s for this Cluster; delete or rename it", NodesNamespace, taken, contract.Name)
+			out.Add(contract.ReasonNameTaken, "updates in place: Lease %s/%s of the workload cluster exists and was not "+
+				"written by %s for this Cluster; delete or rename it", NodesNamespace, taken, contract.Name)
 		}
 		return err
 	})
@@ -137,8 +137,8 @@ func (s *Step) follow(ctx context.Context, p *controller.Pass) (out controller.O
 	return s.withdraw(ctx, p)
 }
 
-// wanted returns the files of the generated Secrets of members as this pass has computed them, never as they are stored,
-// and with them what Machines are recorded with.
+// wanted returns the files of the generated Secrets of members as this pass has computed them, never as they are
+// stored, and with them what Machines are recorded with.
 func (s *Step) wanted(ctx context.Context, p *controller.Pass, view *View, out *controller.Outcome) (
 	wanted []NodeFiles, updates map[string]plan.Update, err error,
 ) {
@@ -258,8 +258,8 @@ func (s *Step) visit(ctx context.Context, p *controller.Pass, out *controller.Ou
 	}
 	advice := ""
 	if !p.View.Enabled {
-		advice = "; to leave nodes and workload cluster as they are, remove annotations " + contract.AnnotationRollout + " and " +
-			AnnotationInPlaceApplied
+		advice = "; to leave nodes and workload cluster as they are, remove annotations " + contract.AnnotationRollout +
+			" and " + AnnotationInPlaceApplied
 	}
 	if refused, ok := errors.AsType[*remote.RefusedError](err); ok {
 		out.Add(ReasonInPlaceFailed, "updates in place: %s%s", refused, advice)

@@ -1,4 +1,5 @@
-// Package offline is the capability to patch and to check manifests without a cluster: commands render, lint and secret.
+// Package offline is the capability to patch and to check manifests without a cluster: commands render, lint and
+// secret.
 package offline
 
 import (

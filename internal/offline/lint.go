@@ -71,7 +71,9 @@ func runLint(ctx context.Context, o lintOptions, now time.Time, streams kit.Stre
 	if err != nil {
 		return err
 	}
-	report, err := lint.Run(ctx, lint.Options{Inputs: inputs, Secrets: secrets, DefaultSecret: defaultSecret, Publisher: o.publisher, Now: now})
+	report, err := lint.Run(ctx, lint.Options{
+		Inputs: inputs, Secrets: secrets, DefaultSecret: defaultSecret, Publisher: o.publisher, Now: now,
+	})
 	if err != nil {
 		return err
 	}

@@ -63,8 +63,8 @@ Exit status: 0 success, 1 bad input or, with --strict, a warning (nothing is wri
 				"of the list")
 		f.Lookup("publish").NoOptDefVal = publishAnnotated
 		f.BoolVar(&o.publishOnly, "publish-only", false,
-			"print published values and nothing else; with a list of outputs for the workload cluster, its objects, for kubectl "+
-				"apply; implies --publish")
+			"print published values and nothing else; with a list of outputs for the workload cluster, its objects, for "+
+				"kubectl apply; implies --publish")
 		f.StringVar(&o.cluster, "cluster", "",
 			"with --publish, the Cluster whose values are printed, or namespace/name; not needed if there is only one")
 	}
@@ -129,7 +129,10 @@ const publishAnnotated = "ANNOTATION"
 
 // published are the options about published values.
 func (o renderOptions) published() render.Publish {
-	p := render.Publish{Publisher: o.publisher, Wanted: o.publishOnly || o.publish != "", List: o.publish, Cluster: o.cluster, Only: o.publishOnly}
+	p := render.Publish{
+		Publisher: o.publisher, Wanted: o.publishOnly || o.publish != "", List: o.publish, Cluster: o.cluster,
+		Only: o.publishOnly,
+	}
 	if o.publish == publishAnnotated {
 		p.List = ""
 	}

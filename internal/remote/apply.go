@@ -82,7 +82,8 @@ type application struct {
 	changed, incomplete, left bool
 }
 
-// Apply brings a workload cluster to what a Set wants, by server-side apply. left reports that something of it is there.
+// Apply brings a workload cluster to what a Set wants, by server-side apply. left reports that something of it is
+// there.
 func (s Set) Apply(ctx context.Context, remote client.Client, cluster *clusterv1.Cluster) (
 	out controller.Outcome, left bool, err error,
 ) {
@@ -115,7 +116,8 @@ func (p *application) wants(object client.Object) bool {
 func (p *application) list(ctx context.Context) error {
 	p.existing = map[schema.GroupVersionKind][]metav1.PartialObjectMetadata{}
 	for _, kind := range p.set.Kinds {
-		all, err := Metadata(ctx, p, kind.GroupVersionKind, client.MatchingLabels(p.set.Labels), client.InNamespace(kind.Namespace))
+		all, err := Metadata(ctx, p, kind.GroupVersionKind, client.MatchingLabels(p.set.Labels),
+			client.InNamespace(kind.Namespace))
 		if err != nil {
 			return err
 		}
@@ -288,7 +290,9 @@ func NewApplier(clusters *Clusters) *Applier {
 
 // Apply brings the workload cluster of a Cluster to what a Set wants. left reports that something of it is there, or
 // may be. Errors are those of Visit.
-func (a *Applier) Apply(ctx context.Context, cluster *clusterv1.Cluster, guarded *backoff.Client, set Set, token string) (
+func (a *Applier) Apply(ctx context.Context, cluster *clusterv1.Cluster, guarded *backoff.Client, set Set,
+	token string,
+) (
 	out controller.Outcome, left bool, err error,
 ) {
 	connection, err := a.Open(ctx, cluster)

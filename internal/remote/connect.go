@@ -1,6 +1,6 @@
 // Package remote is the one way to workload clusters: a connection for each pass, with bounded answers and in bounded
-// time (Clusters), and objects that are applied there and deleted (Applier). The owner of a workload cluster decides how
-// it answers, and may be hostile.
+// time (Clusters), and objects that are applied there and deleted (Applier). The owner of a workload cluster decides
+// how it answers, and may be hostile.
 package remote
 
 import (
@@ -70,8 +70,8 @@ func Connect(live client.Reader) func(context.Context, client.ObjectKey) (Connec
 	}
 }
 
-// Dial returns how to connect to the workload cluster of a Cluster, and what sends requests there: it follows no redirect,
-// asks for no compression, and reads a bounded number of bytes, of each answer and of all together.
+// Dial returns how to connect to the workload cluster of a Cluster, and what sends requests there: it follows no
+// redirect, asks for no compression, and reads a bounded number of bytes, of each answer and of all together.
 func Dial(ctx context.Context, live client.Reader, cluster client.ObjectKey) (*rest.Config, *http.Client, error) {
 	config, err := RESTConfig(ctx, live, cluster)
 	if err != nil {

@@ -28,8 +28,9 @@ func KubeconfigName(cluster client.ObjectKey) client.ObjectKey {
 	return client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig"}
 }
 
-// RESTConfig returns how to connect to the workload cluster of a Cluster, by its Secret with a kubeconfig. A user of one
-// namespace may have written the Secret: a kubeconfig is refused that needs more than one https server and its own data.
+// RESTConfig returns how to connect to the workload cluster of a Cluster, by its Secret with a kubeconfig. A user of
+// one namespace may have written the Secret: a kubeconfig is refused that needs more than one https server and its own
+// data.
 func RESTConfig(ctx context.Context, reader client.Reader, cluster client.ObjectKey) (*rest.Config, error) {
 	secret, key := &corev1.Secret{}, KubeconfigName(cluster)
 	if err := reader.Get(ctx, key, secret); err != nil {
@@ -57,10 +58,10 @@ func identityOf(config *rest.Config) string {
 }
 
 // refuse returns why nobody connects with a kubeconfig, or "". It refuses files and programs, which are those of the
-// manager's Pod or of a user's machine: a file could be a token. It connects to nothing but the server, by TLS, and sends requests
-// only to who has a certificate of the kubeconfig's own authority. A proxy of the kubeconfig would get a request in
-// plain text, whatever listens there. tls-server-name, impersonation, tokens and passwords reach only that server, and
-// are used.
+// manager's Pod or of a user's machine: a file could be a token. It connects to nothing but the server, by TLS, and
+// sends requests only to who has a certificate of the kubeconfig's own authority. A proxy of the kubeconfig would get
+// a request in plain text, whatever listens there. tls-server-name, impersonation, tokens and passwords reach only
+// that server, and are used.
 func refuse(config *clientcmdapi.Config) string {
 	const embed = "field %s would read a file of the machine that connects; embed the data instead"
 	for _, cluster := range config.Clusters {

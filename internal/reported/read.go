@@ -28,8 +28,8 @@ type Result struct {
 	NoSecrets bool
 }
 
-// Read reads the labelled Clusters of a namespace in one request, and the metadata of their generated Secrets in another.
-// "" is every namespace, and every Cluster.
+// Read reads the labelled Clusters of a namespace in one request, and the metadata of their generated Secrets in
+// another. "" is every namespace, and every Cluster.
 func Read(ctx context.Context, api client.Reader, namespace, cluster string) (result Result, err error) {
 	var clusters clusterv1.ClusterList
 	if err := api.List(ctx, &clusters, Selected(namespace, cluster)...); err != nil {

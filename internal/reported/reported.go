@@ -74,8 +74,8 @@ func (r Row) IsCurrent() bool {
 // IsTrue reports whether the condition is True.
 func (r Row) IsTrue() bool { return r.Status == string(metav1.ConditionTrue) }
 
-// IsRemote reports whether the reason of the condition is known from the workload cluster. The manager alone connects to
-// workload clusters.
+// IsRemote reports whether the reason of the condition is known from the workload cluster. The manager alone connects
+// to workload clusters.
 func (r Row) IsRemote() bool { return contract.ReasonOf(r.Reason).Remote }
 
 // IsKnown reports whether a pass that reports a condition has compared all Machines that are patched with settings that
@@ -169,7 +169,8 @@ func Parse(text string) ([]outdated.Behind, error) {
 	if err := json.Unmarshal([]byte(text), &counts); err != nil {
 		return nil, fmt.Errorf("parsing the record of Machines that are behind: %w", err)
 	}
-	if len(counts) > outdated.MaxGroups+1 || slices.ContainsFunc(counts, func(b outdated.Behind) bool { return b.Machines < 1 }) {
+	if len(counts) > outdated.MaxGroups+1 ||
+		slices.ContainsFunc(counts, func(b outdated.Behind) bool { return b.Machines < 1 }) {
 		return nil, fmt.Errorf("parsing the record of Machines that are behind: unexpected format")
 	}
 	return counts, nil

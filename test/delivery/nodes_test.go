@@ -88,13 +88,8 @@ func get[T client.Object](c inPlace, name string, object T) bool {
 	return err == nil
 }
 
-// has waits until the workload cluster has the current version of a generated Secret, and returns its DaemonSet and the
-// version.
-func (c inPlace) has(generated string) (*appsv1.DaemonSet, string) {
-	return c.hasWith(generated, nodeImage)
-}
-
-// hasWith is has with another image.
+// hasWith waits until the workload cluster has the current version of a generated Secret with an image, and returns its
+// DaemonSet and the version.
 func (c inPlace) hasWith(generated, image string) (*appsv1.DaemonSet, string) {
 	c.T.Helper()
 	set, version := &appsv1.DaemonSet{}, ""

@@ -27,7 +27,7 @@ func Choose(names []string, namespace, name, flag string) (int, error) {
 	case found >= 0:
 		return found, nil
 	case name != "":
-		return 0, fmt.Errorf("Cluster %s not found; %s", Qualified(namespace, name), Listed(names))
+		return 0, fmt.Errorf("Cluster %s not found; %s", Qualified(namespace, name), Listed(names)) //nolint:staticcheck // a kind
 	case namespace != "":
 		return 0, fmt.Errorf("no Cluster found in namespace %s; %s", namespace, Listed(names))
 	}

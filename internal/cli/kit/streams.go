@@ -100,8 +100,8 @@ func (e StatusError) Error() string { return fmt.Sprintf("exit status %d", e.Sta
 // LinksOf returns the lines with the sections about the findings in an error.
 func LinksOf(err error) string { return Links(Sections(finding.Of(err))...) }
 
-// UntilSignal returns the context of a server: SIGINT, SIGTERM and more end it, and a second signal ends the process. Other
-// commands do not use it, so that the first signal ends them at once, whatever they wait for.
+// UntilSignal returns the context of a server: SIGINT, SIGTERM and more end it, and a second signal ends the process.
+// Other commands do not use it, so that the first signal ends them at once, whatever they wait for.
 func UntilSignal(ctx context.Context, more ...os.Signal) context.Context {
 	more = slices.DeleteFunc(more, signal.Ignored) // nohup
 	ctx, stop := signal.NotifyContext(ctx, append(more, os.Interrupt, syscall.SIGTERM)...)

@@ -7,8 +7,8 @@ import (
 )
 
 // release and commit are set by the linker: -X
-// github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract.release=v1.2.3. A commit that ends in -dirty has
-// changes. Without it the commit is the one that Go has recorded.
+// github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract.release=v1.2.3. A commit that ends in -dirty
+// has changes. Without it the commit is the one that Go has recorded.
 //
 //nolint:gochecknoglobals // the linker can set nothing else
 var release, commit string

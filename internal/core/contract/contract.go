@@ -97,8 +97,9 @@ const (
 	// array of objects with kind, name, machines and oldest. It is absent while none is. Written by the controller for
 	// command status and other programs, read by nothing that decides, and removed with the condition.
 	AnnotationMachinesBehind = Domain + "/machines-behind"
-	// AnnotationUpdatedAt on the KubeadmConfig of a Machine is AnnotationChangedAt of the generated Secret with the values
-	// that its Node got after it had booted. Written by a capability; a Machine is not behind values of this time or before.
+	// AnnotationUpdatedAt on the KubeadmConfig of a Machine is AnnotationChangedAt of the generated Secret with the
+	// values that its Node got after it had booted. Written by a capability; a Machine is not behind values of this time
+	// or before.
 	AnnotationUpdatedAt = Domain + "/updated-at"
 	// AnnotationUpdatedFiles on the KubeadmConfig of a Machine whose entries are not the current ones is patch.FilesDigest
 	// of the files that its Node got after it had booted. Written by a capability; with these files it is not behind. With

@@ -11,11 +11,14 @@ func UserLabels() []string { return []string{LabelEnabled} }
 // UserAnnotations returns the annotations that users set on a Cluster, those of capabilities last. They set
 // AnnotationSecret on a pool, too.
 func UserAnnotations() []string {
-	all := []string{AnnotationSecret, AnnotationRollout, AnnotationTargets, AnnotationNoProxyGroups}
-	for _, annotation := range AnnotationsOfCapabilities() {
-		all = append(all, annotation.Key)
-	}
-	return all
+	return append([]string{AnnotationSecret, AnnotationRollout, AnnotationTargets, AnnotationNoProxyGroups},
+		ofAll(func(c Capability) []string {
+			keys := make([]string, len(c.Annotations))
+			for i, annotation := range c.Annotations {
+				keys[i] = annotation.Key
+			}
+			return keys
+		})...)
 }
 
 // ClusterLabels returns the names, without the domain, of the labels that a Cluster may have.

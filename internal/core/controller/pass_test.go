@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -420,5 +419,5 @@ func TestRun_LeavesAPausedClusterAlone(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	contract.Add(contract.Capability{Name: "test", Rollouts: []string{"OnNodes"}})
-	os.Exit(m.Run())
+	m.Run()
 }

@@ -148,8 +148,8 @@ func (m *memory) forgetState(uid types.UID) {
 }
 
 // missingDelay is when to look again for a proxy Secret that does not exist: one that is created without
-// contract.LabelProxySecret, the commonest slip, brings no event. All Clusters without a Secret together look ten times a
-// second, so that they do not take the requests of others.
+// contract.LabelProxySecret, the commonest slip, brings no event. All Clusters without a Secret together look ten
+// times a second, so that they do not take the requests of others.
 func (m *memory) missingDelay() time.Duration {
 	const least, each = 10 * time.Second, time.Second / 10
 	m.mutex.Lock()

@@ -60,7 +60,8 @@ func NewSecrets(writer *Writer, reader Reader, now func() time.Time, cluster *cl
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name,
 			UID: cluster.UID,
 		},
-		needed: map[string]bool{}, ensured: map[string]bool{}, desired: map[string]map[string][]byte{}, known: map[string]*corev1.Secret{}, taken: map[string]string{},
+		needed: map[string]bool{}, ensured: map[string]bool{}, desired: map[string]map[string][]byte{},
+		known: map[string]*corev1.Secret{}, taken: map[string]string{},
 	}
 }
 

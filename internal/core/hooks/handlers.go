@@ -1,4 +1,4 @@
-// Package extension serves Cluster API's runtime hooks. For a Cluster with a ClusterClass the topology controller asks
+// Package hooks serves Cluster API's runtime hooks. For a Cluster with a ClusterClass the topology controller asks
 // it for patches on every reconcile and writes them into the templates: the same entries that the controller and the
 // webhooks write for a classic Cluster, decided by package plan.
 //

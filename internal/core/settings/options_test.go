@@ -2,7 +2,6 @@ package settings_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -70,5 +69,5 @@ func TestMain(m *testing.M) {
 			return fmt.Sprintf("%q is not 25%%", value), "write 25%"
 		},
 	}}})
-	os.Exit(m.Run())
+	m.Run()
 }

@@ -286,11 +286,11 @@ func (r Resolver) compose(cluster Cluster, options Options, found,
 			}
 			resolution.documents[s.Where] = s.named()
 		}
-		layer := noproxy.Layer{Place: finding.Key(contract.KeyNoProxy).Of(s.where()), Text: string(s.Data[contract.KeyNoProxy])}
-		if layer.Text == tooLarge { // which is reported
-			layer.Text = ""
+		text := string(s.Data[contract.KeyNoProxy])
+		if text == tooLarge { // which is reported
+			text = ""
 		}
-		return layer
+		return noproxy.Layer{Place: finding.Key(contract.KeyNoProxy).Of(s.where()), Text: text}
 	}
 	input := NoProxyInput(cluster, options)
 	input.Profile = r.Profile

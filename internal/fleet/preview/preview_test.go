@@ -3,7 +3,6 @@ package preview
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -205,5 +204,5 @@ func TestMain(m *testing.M) {
 			{Name: "InPlaceProgressing", Status: contract.StatusUnknown, Task: contract.TaskWait, After: "InPlaceUnknown", Remote: true},
 		},
 	})
-	os.Exit(m.Run())
+	m.Run()
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -223,5 +222,5 @@ func TestMain(m *testing.M) {
 			{Name: "InPlaceProgressing", Status: contract.StatusUnknown, Task: contract.TaskWait, After: "InPlaceUnknown", Remote: true},
 		},
 	})
-	os.Exit(m.Run())
+	m.Run()
 }

@@ -48,8 +48,8 @@ func LeaseName(slot int) string { return fmt.Sprintf("%s-slot-%d", contract.Name
 
 // Turn is by what the nodes of a cluster take turns: a node changes while it holds one of the Leases, the slots. The
 // manager makes them. A Lease that is held belongs to its Node: the garbage collector deletes it with a Node that is
-// gone, and the manager makes it again. Nodes of the control plane take slot 0 only, so that two of them never change at
-// a time.
+// gone, and the manager makes it again. Nodes of the control plane take slot 0 only, so that two of them never change
+// at a time.
 //
 // A node that fails keeps its slot, so a bad version reaches no further node.
 type Turn struct {

@@ -14,9 +14,9 @@ const (
 	AnnotationHTTPProxy  = contract.Domain + "/http-proxy"
 	AnnotationHTTPSProxy = contract.Domain + "/https-proxy"
 	AnnotationNoProxy    = contract.Domain + "/no-proxy"
-	// AnnotationApplied on a Cluster, with the value contract.AppliedValue, is there while objects of outputs may be in the
-	// workload cluster. Written by the product before the first object is applied, and removed by it after the last one
-	// is gone.
+	// AnnotationApplied on a Cluster, with the value contract.AppliedValue, is there while objects of outputs may be in
+	// the workload cluster. Written by the product before the first object is applied, and removed by it after the last
+	// one is gone.
 	AnnotationApplied = contract.Domain + "/applied"
 	// PublishCredentialsValue is the only value of AnnotationPublishCredentials that publishes credentials.
 	PublishCredentialsValue = "true"
@@ -44,11 +44,23 @@ func Names() contract.Capability {
 		Conditions: []string{ConditionProxyPublished},
 		Reasons: []contract.Reason{
 			{Name: ReasonPublished, Status: contract.StatusTrue, Task: contract.TaskNone, After: contract.ReasonConfigured},
-			{Name: ReasonInvalidOutput, Status: contract.StatusFalse, Task: contract.TaskCorrect, After: contract.ReasonInternalError},
-			{Name: ReasonCredentialsWithheld, Status: contract.StatusFalse, Task: contract.TaskAct, After: contract.ReasonNameTaken},
-			{Name: ReasonKubernetesTooOld, Status: contract.StatusFalse, Task: contract.TaskAct, After: ReasonCredentialsWithheld},
+			{
+				Name: ReasonInvalidOutput, Status: contract.StatusFalse, Task: contract.TaskCorrect,
+				After: contract.ReasonInternalError,
+			},
+			{
+				Name: ReasonCredentialsWithheld, Status: contract.StatusFalse, Task: contract.TaskAct,
+				After: contract.ReasonNameTaken,
+			},
+			{
+				Name: ReasonKubernetesTooOld, Status: contract.StatusFalse, Task: contract.TaskAct,
+				After: ReasonCredentialsWithheld,
+			},
 			{Name: ReasonDeliveryFailed, Status: contract.StatusFalse, Task: contract.TaskAct, After: contract.ReasonTooLarge},
-			{Name: ReasonDelivering, Status: contract.StatusUnknown, Task: contract.TaskWait, After: contract.ReasonConfiguring},
+			{
+				Name: ReasonDelivering, Status: contract.StatusUnknown, Task: contract.TaskWait,
+				After: contract.ReasonConfiguring,
+			},
 			{Name: ReasonWithdrawing, Status: contract.StatusUnknown, Task: contract.TaskWait, After: ReasonDelivering},
 		},
 	}

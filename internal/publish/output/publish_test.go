@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -295,5 +294,5 @@ func TestOf_PrintsEachProxyForAMeshOnce(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	contract.Add(Names())
-	os.Exit(m.Run())
+	m.Run()
 }

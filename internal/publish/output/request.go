@@ -1,4 +1,4 @@
-// Package publish makes the objects that give the composed values to Pods and add-ons: what AnnotationPublish
+// Package output makes the objects that give the composed values to Pods and add-ons: what AnnotationPublish
 // of a Cluster asks for, the Secrets in the management cluster, and the objects for the workload cluster in some of
 // them. It is pure: the controller writes them and render prints them.
 package output

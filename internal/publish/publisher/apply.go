@@ -63,7 +63,8 @@ func setOf(cluster string, wanted []output.Secret) (set remote.Set, kept string,
 			labels[contract.LabelOutput] = string(secret.Delivered.Name)
 			object.SetLabels(labels)
 			isSame := func(o remote.Object) bool {
-				return o.GetKind() == object.GetKind() && o.GetNamespace() == object.GetNamespace() && o.GetName() == object.GetName()
+				return o.GetKind() == object.GetKind() && o.GetNamespace() == object.GetNamespace() &&
+					o.GetName() == object.GetName()
 			}
 			if !slices.ContainsFunc(set.Objects, isSame) {
 				set.Objects = append(set.Objects, remote.Object{Unstructured: object, Of: "output " + secret.Delivered.String()})

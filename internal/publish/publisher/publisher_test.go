@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -599,5 +598,5 @@ func TestNew_NeedsItsConfiguration(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	contract.Add(output.Names())
-	os.Exit(m.Run())
+	m.Run()
 }

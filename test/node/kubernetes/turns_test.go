@@ -44,6 +44,7 @@ const (
 
 // byHand delivers versions to both nodes without the manager: what the nodes do by themselves.
 func (r *running) byHand(t *testing.T) {
+	t.Helper()
 	good := r.files(t, "")
 	for _, step := range []struct {
 		name string
@@ -203,6 +204,7 @@ func (r *running) handFails(t *testing.T, version string) (failed node, why stri
 }
 
 func (r *running) handRotate(t *testing.T, good map[string][]byte) {
+	t.Helper()
 	r.report.Step(t, stepHandRotate)
 	before := r.processes(t)
 	for host, log := range r.handed(t, r.hand(t, good)) {
@@ -253,6 +255,7 @@ func (r *running) pull(t *testing.T) {
 }
 
 func (r *running) handWrong(t *testing.T, _ map[string][]byte) {
+	t.Helper()
 	r.report.Step(t, stepHandWrong)
 	processes := r.processes(t)
 	version := r.hand(t, r.files(t, "Wrong3"))
@@ -271,6 +274,7 @@ func (r *running) handWrong(t *testing.T, _ map[string][]byte) {
 }
 
 func (r *running) handTrust(t *testing.T, _ map[string][]byte) {
+	t.Helper()
 	r.report.Step(t, stepHandTrust)
 	another := pki.Make(t, "by hand CA")
 	certificate := strings.Split(string(another.PEM), "\n")[1]
@@ -291,6 +295,7 @@ func (r *running) handTrust(t *testing.T, _ map[string][]byte) {
 
 // handBack gives the nodes a bundle that the command of their trust store refuses, after files are written.
 func (r *running) handBack(t *testing.T, _ map[string][]byte) {
+	t.Helper()
 	r.report.Step(t, stepHandBack)
 	bad := r.files(t, handed)
 	bad[contract.KeyTrustedCABundle] = append(bytes.Clone(bad[contract.KeyTrustedCABundle]), "-----BEGIN CERTIFICATE-----\n"...)
@@ -313,6 +318,7 @@ func (r *running) handBack(t *testing.T, _ map[string][]byte) {
 }
 
 func (r *running) handDrift(t *testing.T, _ map[string][]byte) {
+	t.Helper()
 	r.report.Step(t, stepHandDrift)
 	version := r.hand(t, r.files(t, handed))
 	before := vocabulary.ProxyVariables(r.worker.Environ(t, "kubelet"))
@@ -340,6 +346,7 @@ func (r *running) handDrift(t *testing.T, _ map[string][]byte) {
 
 // handCut ends the worker while it changes.
 func (r *running) handCut(t *testing.T, _ map[string][]byte) {
+	t.Helper()
 	r.report.Step(t, stepHandCut)
 	want := r.files(t, handed)
 	want[contract.KeyProxyEnv] = bytes.ReplaceAll(want[contract.KeyProxyEnv], []byte("NO_PROXY=\""), []byte("NO_PROXY=\"power.example.org,"))
@@ -359,6 +366,7 @@ func (r *running) handCut(t *testing.T, _ map[string][]byte) {
 
 // handLeave takes the product from both nodes, gives it to them, takes it again, and ends with what bootstrap wrote.
 func (r *running) handLeave(t *testing.T, good map[string][]byte) {
+	t.Helper()
 	r.report.Step(t, stepHandLeave)
 	none, err := patch.NodeData(nil, patch.Recipe{})
 	if err != nil {
