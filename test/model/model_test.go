@@ -18,6 +18,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/sequence"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
@@ -345,4 +347,10 @@ func otherOperations() []operation {
 			return nil
 		}},
 	}
+}
+
+func TestMain(m *testing.M) {
+	inplace.New() // their names
+	publish.New()
+	m.Run()
 }

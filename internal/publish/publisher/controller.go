@@ -66,8 +66,7 @@ type Controller struct {
 
 // New returns a Controller. It fails if something is missing in its configuration.
 func New(config Config) (*Controller, error) {
-	if config.Client == nil || config.Live == nil || config.Memory == nil || config.Memory.Known == nil ||
-		config.Now == nil ||
+	if config.Client == nil || config.Live == nil || config.Memory == nil || config.Now == nil ||
 		config.Applier == nil || config.Concurrency < 1 {
 		return nil, errors.New("publisher: every field of Config but Scope is required")
 	}

@@ -87,7 +87,7 @@ func (p *pass) create(ctx context.Context, wanted output.Secret) error {
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("reading Secret %s: %w", key, err)
 	}
-	if _, taken := p.Memory.Known.Get(takenKey(key)); taken {
+	if p.isKnownTaken(key) {
 		p.taken("Secret", wanted.Name)
 		return nil
 	}
@@ -101,7 +101,9 @@ func (p *pass) create(ctx context.Context, wanted output.Secret) error {
 		if p.owns(current, wanted.Output) {
 			return controller.CacheBehind("Secret", current)
 		}
-		p.Memory.Known.Set(takenKey(key), true, takenDelay)
+		if p.Memory.Known != nil {
+			p.Memory.Known.Set(takenKey(key), true, takenDelay)
+		}
 		p.taken("Secret", wanted.Name)
 		return nil
 	}
@@ -153,4 +155,13 @@ func (p *pass) remove(ctx context.Context, secret *corev1.Secret) error {
 		return fmt.Errorf("deleting Secret %s: %w", klog.KObj(secret), err)
 	}
 	return nil
+}
+
+// isKnownTaken reports whether the name of a Secret was taken lately. A Memory that knows nothing is asked each time.
+func (p *pass) isKnownTaken(key client.ObjectKey) bool {
+	if p.Memory.Known == nil {
+		return false
+	}
+	_, taken := p.Memory.Known.Get(takenKey(key))
+	return taken
 }
