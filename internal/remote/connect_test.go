@@ -115,15 +115,15 @@ func TestClusters_ReadsNoMoreThanAnAnswerMayHave(t *testing.T) {
 		"endless": secrets{value: hostile(t, endless)}, "compressed": secrets{value: hostile(t, compressed)},
 		"pages": secrets{value: hostile(t, pages)},
 	})
-	wantAway(t, visit("pages"))
+	_ = wantAway(t, visit("pages"))
 	if got := paged.Load(); got > maxAnswers+maxAnswer {
 		t.Errorf("the manager has read about %d bytes of pages", got)
 	}
-	wantAway(t, visit("endless"))
+	_ = wantAway(t, visit("endless"))
 	if got := sent.Load(); got > 2*maxAnswer {
 		t.Errorf("the manager has read about %d bytes", got)
 	}
-	wantAway(t, visit("compressed"))
+	_ = wantAway(t, visit("compressed"))
 	if got := accepts.Load(); got != "" {
 		t.Errorf("the manager accepts %v", got)
 	}
@@ -186,7 +186,7 @@ func TestClusters_FollowsNoRedirect(t *testing.T) {
 			asked.Add(1)
 			http.Redirect(w, r, stranger.URL+"/latest/meta-data", status)
 		})}})
-		wantAway(t, visit("c"))
+		_ = wantAway(t, visit("c"))
 		if asked.Load() == 0 || requests.Load() > 0 {
 			t.Errorf("%d: %d requests at the server, %d at the stranger", status, asked.Load(), requests.Load())
 		}
@@ -211,7 +211,7 @@ func TestClusters_SlowClustersWaitForEachOther(t *testing.T) {
 	}
 	for range cap(both) {
 		<-hang // both are asked at once, the first time
-		wantAway(t, <-both)
+		_ = wantAway(t, <-both)
 	}
 	if took := time.Since(begun); took > 2*passTime {
 		t.Errorf("a pass takes %s", took)
@@ -224,7 +224,7 @@ func TestClusters_SlowClustersWaitForEachOther(t *testing.T) {
 	if err := visit("good"); err != nil {
 		t.Errorf("one that answers has %v", err)
 	}
-	wantAway(t, <-both)
+	_ = wantAway(t, <-both)
 }
 
 // broken cannot be read.
@@ -239,7 +239,7 @@ func TestClusters_TellsARefusedKubeconfigFromOneThatItCannotRead(t *testing.T) {
 	t.Parallel()
 	all := map[string]client.Reader{"a": broken{}, "b": secrets{value: "password: hunter2\n\t{{"}}
 	visit := visiting(t, all)
-	wantAway(t, visit("a"))
+	_ = wantAway(t, visit("a"))
 	err := visit("b")
 	if refused, ok := errors.AsType[*RefusedError](err); !ok ||
 		refused.Error() != "reading kubeconfig of Secret team/b-kubeconfig: key value cannot be parsed" {

@@ -42,7 +42,7 @@ func rendered(t *testing.T, text string, p render.Publish) render.Result {
 	t.Helper()
 	p.Publisher = publish.New()
 	result, err := render.Render(t.Context(), render.Options{
-		Inputs: []clusters.Input{{Name: "-", Data: []byte(text)}}, Publish: p, Now: time.Now,
+		Inputs: []clusters.Input{{Name: "-", Data: []byte(text)}}, Publish: p, Now: now,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestPublish_SaysWhyNothingIsPublished(t *testing.T) {
 				t.Fatal("nothing is replaced")
 			}
 			result, err := render.Render(t.Context(), render.Options{
-				Inputs: []clusters.Input{{Name: "-", Data: []byte(text)}}, Publish: render.Publish{Publisher: publish.New(), Wanted: true}, Now: time.Now,
+				Inputs: []clusters.Input{{Name: "-", Data: []byte(text)}}, Publish: render.Publish{Publisher: publish.New(), Wanted: true}, Now: now,
 			})
 			said := strings.Join(result.Notes, "\n")
 			if err != nil {
@@ -180,7 +180,7 @@ func TestPublish_RemovesAnnotationsThatNoClusterAsksFor(t *testing.T) {
 			text := strings.NewReplacer(tc.change...).Replace(published)
 			tc.publish.Publisher = publish.New()
 			result, err := render.Render(t.Context(), render.Options{
-				Inputs: []clusters.Input{{Name: "-", Data: []byte(text)}}, Publish: tc.publish, All: tc.all, Now: time.Now,
+				Inputs: []clusters.Input{{Name: "-", Data: []byte(text)}}, Publish: tc.publish, All: tc.all, Now: now,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -217,3 +217,5 @@ func TestLint_PointsAtTheEntryOfPublish(t *testing.T) {
 		}
 	}
 }
+
+func now() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }
