@@ -10,6 +10,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace/agent"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -45,7 +46,7 @@ func fails(node, why string) Pod {
 }
 
 func slot(number, holder, failure string) Slot {
-	return Slot{Name: slotPrefix + number, Holder: holder, Since: noon, Failure: failure}
+	return Slot{Name: agent.SlotPrefix + number, Holder: holder, Since: noon, Failure: failure}
 }
 
 func TestDecide(t *testing.T) {
@@ -115,7 +116,7 @@ func TestDecide(t *testing.T) {
 		"slots of nodes that are gone, or not ours any more": {
 			view:    View{Wants: known, Members: three[:1], Nodes: map[string]string{"a": main, "b": "", "c": main}, Pods: []Pod{runs("a", fresh)}, Slots: []Slot{slot("0", "gone", "x"), slot("1", "b", ""), slot("2", "c", "")}},
 			labels:  map[string]string{"c": ""},
-			free:    []string{slotPrefix + "0", slotPrefix + "1"}, // and c when its label is gone
+			free:    []string{agent.SlotPrefix + "0", agent.SlotPrefix + "1"}, // and c when its label is gone
 			current: "a",
 		},
 		"a slot of a node whose Pod has not ended": {

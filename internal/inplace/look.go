@@ -69,7 +69,7 @@ func (w *workload) look(ctx context.Context, view *View) error {
 	return remote.Pages(ctx, w, &leases, func() {
 		for i := range leases.Items {
 			lease := leases.Items[i]
-			if !strings.HasPrefix(lease.Name, slotPrefix) || !remote.IsOurs(&lease) {
+			if !strings.HasPrefix(lease.Name, agent.SlotPrefix) || !remote.IsOurs(&lease) {
 				continue
 			}
 			w.leases = append(w.leases, lease)
@@ -92,7 +92,7 @@ func (w *workload) change(ctx context.Context, d Decision, slots int) (taken str
 	}
 	exist := map[string]bool{}
 	for _, lease := range w.leases {
-		number, err := strconv.Atoi(strings.TrimPrefix(lease.Name, slotPrefix))
+		number, err := strconv.Atoi(strings.TrimPrefix(lease.Name, agent.SlotPrefix))
 		isFree := slices.ContainsFunc(d.Free, func(s Slot) bool { return s.Name == lease.Name })
 		if exist[lease.Name] = err == nil && number < slots && !isFree; exist[lease.Name] {
 			continue
@@ -103,7 +103,7 @@ func (w *workload) change(ctx context.Context, d Decision, slots int) (taken str
 		}
 	}
 	for i := range slots {
-		name := slotPrefix + strconv.Itoa(i)
+		name := agent.LeaseName(i)
 		if exist[name] {
 			continue
 		}

@@ -1,6 +1,9 @@
 package inplace
 
-import "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+import (
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace/agent"
+)
 
 // Names that users see.
 const (
@@ -15,7 +18,7 @@ const (
 	// InPlaceMaxUnavailableLimit. The default is 1.
 	AnnotationInPlaceMaxUnavailable = contract.Domain + "/in-place-max-unavailable"
 	// InPlaceMaxUnavailableLimit is the largest AnnotationInPlaceMaxUnavailable.
-	InPlaceMaxUnavailableLimit = 100
+	InPlaceMaxUnavailableLimit = agent.MaxSlots
 	// AnnotationInPlaceApplied on a Cluster, with the value contract.AppliedValue, is there while objects of
 	// RolloutInPlace may be in the workload cluster. Its value is RestoredValue when all running nodes are restored,
 	// after LabelEnabled was removed with RolloutInPlace.

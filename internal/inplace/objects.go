@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/inplace/agent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/remote"
 )
 
@@ -40,8 +41,6 @@ const (
 	appLabel = "app.kubernetes.io/name"
 	// rbacGroup is the API group of roles.
 	rbacGroup = "rbac.authorization.k8s.io"
-	// slotPrefix begins the names of the Leases of slots.
-	slotPrefix = contract.Name + "-slot-"
 )
 
 // NodePods is how Pods on nodes are made.
@@ -170,7 +169,7 @@ func ofNodes(version, kind, end string, content object, labels ...string) remote
 func access(slots int) []remote.Object {
 	names := make([]any, slots)
 	for i := range slots {
-		names[i] = slotPrefix + strconv.Itoa(i)
+		names[i] = agent.LeaseName(i)
 	}
 	subjects := []any{object{"kind": "ServiceAccount", "name": contract.Name, "namespace": NodesNamespace}}
 	to := func(kind string) object {

@@ -111,6 +111,9 @@ func TestTurns_OfTwelveNodes(t *testing.T) {
 
 	c.annotate(inplace.AnnotationInPlaceMaxUnavailable, "")
 	c.settles("another number of turns", poolFiles, 1)
+	gone := c.goesDownWhenDone(c.changesPool("http://after.example.com:3128"))
+	c.settles("the others, when a node goes down after its turn", poolFiles, 1)
+	delete(c.down, gone)
 	c.dies = true
 	c.changesPool("http://last.example.com:3128")
 	eventually(t, "a node that goes down in its turn", func() string {
@@ -127,6 +130,30 @@ func TestTurns_OfTwelveNodes(t *testing.T) {
 	c.loses(dead)
 	c.settles("the others, when its Node is deleted", poolFiles, 1)
 	c.restores()
+}
+
+// goesDownWhenDone takes the first node down whose Pod says that it has a version, and returns it.
+func (c *crowd) goesDownWhenDone(version string) (node string) {
+	c.t.Helper()
+	eventually(c.t, "a node with "+version, func() string {
+		c.round()
+		var pods corev1.PodList
+		if err := c.remote().List(c.t.Context(), &pods, client.MatchingLabels{inplace.LabelFilesVersion: version}); err != nil {
+			return err.Error()
+		}
+		for i := range pods.Items {
+			if summary(&pods.Items[i].Status) == summary(runningStatus()) {
+				node = nodeOf(&pods.Items[i])
+				c.down[node] = true
+				return ""
+			}
+		}
+		return "none"
+	})
+	if done := len(c.began[version]); done == c.nodes {
+		c.t.Error("all nodes have had their turn, so this shows nothing")
+	}
+	return node
 }
 
 // restores disables the Cluster while a node is down, enables it again, and ends updates in place.

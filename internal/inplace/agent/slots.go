@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,8 +44,11 @@ const (
 	endTime, failTime = 5 * time.Minute, 30 * time.Second
 )
 
+// SlotPrefix begins the names of the Leases of slots.
+const SlotPrefix = contract.Name + "-slot-"
+
 // LeaseName returns the name of the Lease of a slot, which counts from 0.
-func LeaseName(slot int) string { return fmt.Sprintf("%s-slot-%d", contract.Name, slot) }
+func LeaseName(slot int) string { return SlotPrefix + strconv.Itoa(slot) }
 
 // Turn is by what the nodes of a cluster take turns: a node changes while it holds one of the Leases, the slots. The
 // manager makes them. A Lease that is held belongs to its Node: the garbage collector deletes it with a Node that is
