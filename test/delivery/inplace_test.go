@@ -202,7 +202,7 @@ func TestInPlace_IsFollowed(t *testing.T) {
 	c.behind(0)
 	c.failsOnOneNode()
 	c.drifts()
-	c.restarts(stop)
+	c.changesImage(c.restarts(stop))
 	c.moves()
 	c.isPaused()
 	c.isUnreachable()
@@ -216,6 +216,7 @@ func TestInPlace_IsFollowed(t *testing.T) {
 	}
 	c.UseProxy(map[string]string{"httpProxy": proxyURL, "noProxy": "later.example.com"})
 	c.behind(4)
+	c.isDeleted()
 }
 
 // failsOnOneNode changes the password, has it fail on one node, and then corrects it.
@@ -258,12 +259,12 @@ func (c *followed) drifts() {
 	c.behind(0)
 }
 
-// restarts restarts the manager, whose condition stays.
-func (c *followed) restarts(stop func()) {
+// restarts restarts the manager, whose condition stays, and returns what ends it.
+func (c *followed) restarts(stop func()) func() {
 	c.T.Helper()
 	before, versions := vocabulary.Condition(c.Cluster()), c.versionsOf()
 	stop()
-	manage(c.T, c.Namespace, "--node-image", nodeImage)
+	stop = manage(c.T, c.Namespace, "--node-image", nodeImage)
 	c.fence("after-restart")
 	if got := vocabulary.Condition(c.Cluster()); got != before {
 		c.T.Errorf("after a restart the condition is %+v, was %+v", got, before)
@@ -272,6 +273,29 @@ func (c *followed) restarts(stop func()) {
 	if got := c.versionsOf(); !slices.Equal(got, versions) {
 		c.T.Errorf("a restart has written: versions are %v, were %v", got, versions)
 	}
+	return stop
+}
+
+// changesImage restarts the manager without an image, and then with another one, which is another version.
+func (c *followed) changesImage(stop func()) {
+	c.T.Helper()
+	before, _ := c.has("prod-proxy-files")
+	stop()
+	stop = manage(c.T, c.Namespace)
+	c.reports("False", inplace.ReasonInPlaceNotInstalled, "the manager runs without --node-image")
+	if kept := (&appsv1.DaemonSet{}); !get(c.inPlace, before.Name, kept) || kept.Generation != before.Generation {
+		c.T.Errorf("without an image the DaemonSet changes:\n%s", cmp.Diff(before.Spec, kept.Spec))
+	}
+	stop()
+	stop = manage(c.T, c.Namespace, "--node-image", otherNodeImage)
+	if set, _ := c.hasWith("prod-proxy-files", otherNodeImage); set.Spec.Template.Spec.InitContainers[0].Image != otherNodeImage {
+		c.T.Errorf("the image is %s", set.Spec.Template.Spec.InitContainers[0].Image)
+	}
+	c.reports("True", contract.ReasonConfigured)
+	stop()
+	manage(c.T, c.Namespace, "--node-image", nodeImage)
+	c.has("prod-proxy-files")
+	c.reports("True", contract.ReasonConfigured)
 }
 
 // versionsOf returns the versions of what is written for updates in place.
@@ -354,6 +378,26 @@ func (c *followed) isUnreachable() {
 		c.T.Fatal(err)
 	}
 	c.reports("True", contract.ReasonConfigured)
+}
+
+// isDeleted deletes the Cluster while its workload cluster has files and is away. Nothing of the product holds it.
+func (c *followed) isDeleted() {
+	t := c.T
+	t.Helper()
+	c.annotate(contract.AnnotationRollout, inplace.RolloutInPlace)
+	c.reports("True", contract.ReasonConfigured)
+	c.leave()
+	const own = "example.com/hold"
+	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Finalizers = []string{own} })
+	if err := shared.Client.Delete(t.Context(), c.Cluster()); err != nil {
+		t.Fatal(err)
+	}
+	c.annotate(contract.AnnotationRollout, "")
+	c.fence("deleted")
+	if got := c.Cluster().Finalizers; !slices.Equal(got, []string{own}) {
+		t.Errorf("finalizers of a deleted Cluster are %v", got)
+	}
+	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Finalizers = nil })
 }
 
 // TestInPlace_LeavesOtherClustersAlone has a server stand in for a workload cluster, and counts who asks it.

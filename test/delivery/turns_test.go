@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -185,6 +186,15 @@ func (c *crowd) restores() {
 	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Labels[contract.LabelEnabled] = contract.LabelEnabledValue })
 	c.most = 0
 	c.settles("on again", poolFiles, 1)
+	c.secretOfPool("")
+	c.settles("a pool without a Secret of its own", "prod-proxy-files", 1)
+	eventually(t, "nothing of the pool", func() string {
+		c.round()
+		if set := (&appsv1.DaemonSet{}); get(c.inPlace, contract.Name+"-"+inplace.NodeLabel(poolFiles), set) {
+			return set.Name
+		}
+		return ""
+	})
 	c.annotate(contract.AnnotationRollout, "")
 	c.isGone()
 }
@@ -208,12 +218,14 @@ func (c *crowd) loses(name string) {
 	c.nodes--
 }
 
-// secretOfPool has the pool name a proxy Secret.
+// secretOfPool has the pool name a proxy Secret, or none for "".
 func (c *crowd) secretOfPool(name string) {
 	c.t.Helper()
 	deployment := vocabulary.Fetch(c.t, shared.Client, c.Namespace, "prod-md", &clusterv1.MachineDeployment{})
 	vocabulary.Change(c.t, shared.Client, deployment, func(d *clusterv1.MachineDeployment) {
-		d.Annotations = map[string]string{contract.AnnotationSecret: name}
+		if d.Annotations = map[string]string{contract.AnnotationSecret: name}; name == "" {
+			d.Annotations = nil
+		}
 	})
 }
 
