@@ -209,19 +209,15 @@ func kept(wants []Want) map[string]bool {
 func (s *Step) withdraw(ctx context.Context, p *controller.Pass) (out controller.Outcome, err error) {
 	left := false
 	reached, err := s.visit(ctx, p, &out, func(ctx context.Context, w *workload) error {
-		var view View
+		var view View // without Members: it removes all labels and slots
 		if err := w.look(ctx, &view); err != nil {
 			return err
 		}
 		decision := Decide(view)
-		if left = len(decision.Labels) > maxLabels; left {
-			_, err := w.change(ctx, decision, 0)
+		left = len(decision.Labels) > maxLabels || len(view.Slots) > 0
+		if _, err := w.change(ctx, decision, 0); err != nil || len(decision.Labels) > maxLabels {
 			return err
 		}
-		if _, err := w.change(ctx, decision, 0); err != nil {
-			return err
-		}
-		left = len(view.Slots) > 0
 		found, objects, err := setOf(p.Cluster.Name, 0, nil, nil).Apply(ctx, w, p.Cluster)
 		left = left || objects
 		out.Join(found)

@@ -24,7 +24,7 @@ type Topology struct {
 	// Cluster is the Cluster, View has its settings.
 	Cluster *clusterv1.Cluster
 	View    settings.Cluster
-	// Asks has the settings in the topology of an enabled Cluster.
+	// Settings has the settings in the topology of an enabled Cluster.
 	Settings settings.ClusterSettings
 	// Version is the output version of the templates.
 	Version int

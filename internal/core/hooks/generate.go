@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -12,6 +13,27 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
+
+// GeneratePatches answers with a JSON patch for each template that has to change. What it answers as a failure is for
+// the user, and the same for the same request.
+func (h *Handlers) GeneratePatches(_ context.Context, q *runtimehooksv1.GeneratePatchesRequest,
+	response *runtimehooksv1.GeneratePatchesResponse,
+) {
+	templates := make([]template, 0, len(q.Items))
+	for _, item := range q.Items {
+		templates = append(templates, template{
+			uid: item.UID, object: item.Object.Raw, holder: item.HolderReference, variables: variablesOf(item.Variables),
+		})
+	}
+	items, err := h.generate(variablesOf(q.Variables), templates)
+	if err != nil {
+		response.SetStatus(runtimehooksv1.ResponseStatusFailure)
+		response.SetMessage(err.Error())
+		return
+	}
+	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
+	response.Items = items
+}
 
 // generator makes the patches of one request.
 type generator struct {

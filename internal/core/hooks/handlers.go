@@ -26,27 +26,6 @@ type Handlers struct {
 	Rendered func(outcome string)
 }
 
-// GeneratePatches answers with a JSON patch for each template that has to change. What it answers as a failure is for
-// the user, and the same for the same request.
-func (h *Handlers) GeneratePatches(_ context.Context, q *runtimehooksv1.GeneratePatchesRequest,
-	response *runtimehooksv1.GeneratePatchesResponse,
-) {
-	templates := make([]template, 0, len(q.Items))
-	for _, item := range q.Items {
-		templates = append(templates, template{
-			uid: item.UID, object: item.Object.Raw, holder: item.HolderReference, variables: variablesOf(item.Variables),
-		})
-	}
-	items, err := h.generate(variablesOf(q.Variables), templates)
-	if err != nil {
-		response.SetStatus(runtimehooksv1.ResponseStatusFailure)
-		response.SetMessage(err.Error())
-		return
-	}
-	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
-	response.Items = items
-}
-
 // ValidateTopology answers with all findings about variables and annotations at once.
 func (h *Handlers) ValidateTopology(_ context.Context, q *runtimehooksv1.ValidateTopologyRequest,
 	response *runtimehooksv1.ValidateTopologyResponse,

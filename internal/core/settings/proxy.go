@@ -91,7 +91,7 @@ func (s Proxy) Format(f fmt.State, _ rune) {
 // MarshalLog implements logr.Marshaler with the same text as Format.
 func (s Proxy) MarshalLog() any { return fmt.Sprint(s) }
 
-// MarshalJSON implements json.Marshaler with the same text as Format: Proxy are never serialized by accident.
+// MarshalJSON implements json.Marshaler with the same text as Format: a Proxy is never serialized by accident.
 func (s Proxy) MarshalJSON() ([]byte, error) { return []byte(fmt.Sprintf("%q", fmt.Sprint(s))), nil }
 
 // ParseSecret validates the decoded data of a proxy Secret. Spaces and line ends around a value are dropped.
@@ -100,7 +100,7 @@ func (s Proxy) MarshalJSON() ([]byte, error) { return []byte(fmt.Sprintf("%q", f
 // or else unknown keys, the first 16 of them, URLs, credentials, trustedCA, readinessEndpoints. No finding quotes a
 // value, since any value may hold a password. A Secret that is not a proxy Secret is one finding that names none of its
 // keys: otherwise everybody who may write a Cluster could read the keys of any Secret in its namespace. noproxy.Compose
-// validates the entries of noProxy. With an error the Proxy have nothing but warnings.
+// validates the entries of noProxy. With an error the Proxy has nothing but warnings.
 func ParseSecret(data map[string][]byte) (Proxy, error) {
 	var (
 		settings Proxy
