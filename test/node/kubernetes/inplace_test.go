@@ -410,6 +410,14 @@ func (r *running) annotate(t *testing.T, annotations ...string) {
 // haveFiles checks the files of each node, and that nothing of before is left.
 func (r *running) haveFiles(t *testing.T, data map[string][]byte) {
 	t.Helper()
+	if problem := r.lacksFiles(t, data); problem != "" {
+		t.Error(problem)
+	}
+}
+
+// lacksFiles says what of a generated Secret a node does not have as it is there, or "".
+func (r *running) lacksFiles(t *testing.T, data map[string][]byte) string {
+	t.Helper()
 	for _, n := range r.nodes() {
 		for path, want := range map[string]struct{ key, mode string }{
 			contract.PathProxyEnv:  {contract.KeyProxyEnv, "600 root root"},
@@ -417,23 +425,24 @@ func (r *running) haveFiles(t *testing.T, data map[string][]byte) {
 			contract.PathSetup:     {contract.KeySetup, "755 root root"},
 		} {
 			if got := n.ReadFile(t, path); got != string(data[want.key]) {
-				t.Errorf("%s of %s is not that of the Secret", path, n.name)
+				return fmt.Sprintf("%s of %s is not that of the Secret", path, n.name)
 			}
 			if got := strings.TrimSpace(n.MustRun(t, "stat", "--format=%a %U %G", path)); got != want.mode {
-				t.Errorf("%s of %s is %s, want %s", path, n.name, got, want.mode)
+				return fmt.Sprintf("%s of %s is %s, want %s", path, n.name, got, want.mode)
 			}
 		}
 		if out, err := n.Run("test", "!", "-e", journalFolder, "-a", "!", "-e", journalFolder+".scrap"); err != nil {
-			t.Errorf("%s has a journal: %s", n.name, out)
+			return fmt.Sprintf("%s has a journal: %s", n.name, out)
 		}
 	}
+	return ""
 }
 
-// untouched checks that all nodes have these files and, if given, these processes.
+// untouched checks that all nodes have these files and these processes.
 func (r *running) untouched(t *testing.T, data map[string][]byte, processes []string) {
 	t.Helper()
 	r.haveFiles(t, data)
-	if after := r.processes(t); processes != nil && !slices.Equal(processes, after) {
+	if after := r.processes(t); !slices.Equal(processes, after) {
 		t.Errorf("processes of services were %v, are %v", processes, after)
 	}
 }

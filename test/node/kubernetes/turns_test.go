@@ -309,7 +309,7 @@ func (r *running) handBack(t *testing.T, _ map[string][]byte) {
 		t.Errorf("says %s", why)
 	}
 	r.report.Saw(t, stepHandBack, "%s: %s", failed.name, why)
-	r.untouched(t, r.files(t, handed), nil)
+	waitUntil(t, "the files of before, between two attempts", func() bool { return r.lacksFiles(t, r.files(t, handed)) == "" })
 	r.pull(t)
 	for _, n := range r.nodes() {
 		n.MustRun(t, "mv", command+".real", command)
