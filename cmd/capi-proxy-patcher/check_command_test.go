@@ -19,6 +19,8 @@ func TestCheck_HasAStatusForWhatItCouldNotDo(t *testing.T) {
 		"an unknown output":         {[]string{"-o", "xml"}, 2, "unknown output"},
 		"--pre of a Cluster":        {[]string{"--pre", "--cluster", "a"}, 2, "exclude each other"},
 		"--pre-delete of a Cluster": {[]string{"--pre-delete", "--cluster", "a"}, 2, "excludes"},
+		"a node for a Cluster":      {[]string{"prod", "--from-nodes", "node-1"}, 2, `takes one argument, a Cluster, got ["prod" "node-1"]; a node is --from-nodes=node-1`},
+		"a Cluster by position":     {[]string{"--kubeconfig", kubeconfig, "team-a/prod"}, 1, "team-a/prod"},
 		"nothing installed":         {[]string{"--kubeconfig", kubeconfig}, 1, "failed   lease"},
 	} {
 		status, stdout, stderr := run(t, "", append([]string{"check"}, test.args...)...)

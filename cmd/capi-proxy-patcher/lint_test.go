@@ -78,7 +78,7 @@ func TestLint_ExitStatus(t *testing.T) {
 		"a Secret of another file":     {strings.TrimSuffix(clean, "---\n"+secretManifest), "-f - --secret DIR/secret.yaml", 0, "DIR/secret.yaml:4: warning: Secret chosen-freely, key httpProxy: the proxy has no port", ""},
 		"a default Secret":             {clean, "-f - --default-proxy-secret system/none", 0, "note: Cluster c: values of the proxy Secret are not known and not checked: the installation-wide Secret system/none does not exist", ""},
 		"nothing at all":               {controlPlaneManifest, "-f -", 0, "0 rejections", "the input has neither a Cluster with label capi-proxy-patcher.io/enabled nor a proxy Secret"},
-		"no input":                     {"", "", 2, "", "lint: no input; use -f FILE, or -f - for standard input"},
+		"no input":                     {"", "", 2, "", "capi-proxy-patcher: no input; use -f FILE, or -f - for standard input"},
 		"an argument":                  {"", "x.yaml", 2, "", `takes no arguments, got "x.yaml"`},
 		"an unknown output":            {"", "-f - -o xml", 2, "", `unknown output "xml"; use text or json`},
 		"a bad Secret name":            {"", "-f - --default-proxy-secret x", 2, "", "write namespace/name"},

@@ -47,15 +47,15 @@ func TestNode_SaysWhatItDoesByExitStatus(t *testing.T) {
 		stdout string
 		stderr string
 	}{
-		{"no command", []string{"node", "delete"}, 2, "", "capi-proxy-patcher: unknown command \"delete\" for \"capi-proxy-patcher node\"\n"},
-		{"no version", []string{"node", "apply"}, 2, "", "capi-proxy-patcher: capi-proxy-patcher node apply: no version; use --from FOLDER\n"},
+		{"no command", []string{"node", "delete"}, 2, "", "capi-proxy-patcher: unknown command \"delete\" of node\n"},
+		{"no version", []string{"node", "apply"}, 2, "", "capi-proxy-patcher: no version; use --from FOLDER\n"},
 		{"a file of somebody else", []string{"node", "apply", "--root", root, "--from", from}, 1, "", "capi-proxy-patcher: /etc/capi-proxy-patcher/proxy.env on this node has no line \"Managed by capi-proxy-patcher\": it is a file of somebody else and stays as it is; remove it, or replace the Machine\n"},
 		{"a dry run", []string{"node", "apply", "--root", root, "--from", from, "--dry-run"}, 0, "write /etc/capi-proxy-patcher/proxy.env\nwrite /etc/capi-proxy-patcher/setup.sh\n", ""},
 		{"an apply", []string{"node", "apply", "--root", root, "--from", from}, 0, "", ""},
 		{"another", []string{"node", "apply", "--root", root, "--from", from}, 0, "", ""},
 		{"no endpoints", []string{"node", "check", "--root", root, "--from", from}, 0, "0 readiness endpoints answer\n", ""},
-		{"too many slots", []string{"node", "watch", "--root", root, "--from", from, "--slots", "101"}, 2, "", "capi-proxy-patcher: capi-proxy-patcher node watch: --slots 101 is not from 0 to 100\n"},
-		{"slots of no Node", []string{"node", "apply", "--root", root, "--from", from, "--slots", "1"}, 2, "", "capi-proxy-patcher: capi-proxy-patcher node apply: --slots needs the name of the Node in $NODE_NAME\n"},
+		{"too many slots", []string{"node", "watch", "--root", root, "--from", from, "--slots", "101"}, 2, "", "capi-proxy-patcher: --slots 101 is not from 0 to 100\n"},
+		{"slots of no Node", []string{"node", "apply", "--root", root, "--from", from, "--slots", "1"}, 2, "", "capi-proxy-patcher: --slots needs the name of the Node in $NODE_NAME\n"},
 	} {
 		if test.name == "a dry run" {
 			if err := os.Remove(filepath.Join(root, proxy)); err != nil {

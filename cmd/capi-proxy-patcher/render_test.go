@@ -161,7 +161,7 @@ spec: {clusterName: c, template: {spec: {bootstrap: {configRef: {kind: RKE2Confi
 	}{
 		"nothing to warn of":         {plain, "--strict", 0, ""},
 		"a warning":                  {plain + pool, "--strict=false", 0, "standard input: document 4: MachineDeployment md: warning: "},
-		"a warning that is an error": {plain + pool, "--strict", 1, "capi-proxy-patcher: render: nothing is written, because --strict"},
+		"a warning that is an error": {plain + pool, "--strict", 1, "capi-proxy-patcher: nothing is written, because --strict"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -184,20 +184,32 @@ func TestStatus_SaysWhatItMayNotRead(t *testing.T) {
 	}
 }
 
-func TestStatus_TakesANameByPosition(t *testing.T) {
+func TestCommands_TakeANameByPosition(t *testing.T) {
 	t.Parallel()
 	a := observed(t, "prod")
 	status, stdout, stderr := run(t, "", "status", "--kubeconfig", a.kubeconfig(t), "prod")
 	if status != 0 || !strings.Contains(stdout, "3 behind") {
 		t.Errorf("exit status %d, standard error %s, output\n%s", status, stderr, stdout)
 	}
-	for args, want := range map[string]string{
-		"prod test": "takes one argument", "prod --cluster test": "names two Clusters",
-		"prod -w -o json": "--watch prints a table",
+	for _, test := range []struct {
+		args   string
+		status int
+		want   string
+	}{
+		{"status prod test", 2, `status takes one argument, a Cluster, got ["prod" "test"]`},
+		{"plan prod --cluster test", 2, `plan names two Clusters, "test" and "prod"`},
+		{"check prod test", 2, "check takes one argument"},
+		{"status prod -w -o json", 2, "--watch prints a table"},
+		{"plan", 2, "no Cluster; name it"},
+		{"status -n elsewhere team-a/prod", 0, ""},
+		{"plan elsewhere/prd", 1, "Cluster elsewhere/prd"},
+		{"explain --cluster elsewhere/prd", 1, "listing Clusters in namespace elsewhere"},
+		{"explain prd", 2, "--cluster prd"},
 	} {
-		all := append([]string{"status", "--kubeconfig", a.kubeconfig(t)}, strings.Fields(args)...)
-		if status, _, stderr := run(t, "", all...); status != 2 || !strings.Contains(stderr, want) {
-			t.Errorf("%s: exit status %d, standard error %s", args, status, stderr)
+		args := strings.Fields(test.args)
+		args = slices.Insert(args, 1, "--kubeconfig", a.kubeconfig(t))
+		if status, _, stderr := run(t, "", args...); status != test.status || !strings.Contains(stderr, test.want) {
+			t.Errorf("%s: exit status %d, standard error %s", test.args, status, stderr)
 		}
 	}
 }

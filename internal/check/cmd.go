@@ -76,9 +76,9 @@ func newCheck(streams kit.Streams, all []kit.Capability) *cobra.Command {
 	o.clients, _ = kit.Find[clients](all)
 	o.probe, _ = kit.Find[prober](all)
 	cmd := &cobra.Command{
-		Use:   "check [--pre | --pre-delete | --cluster NAME]",
+		Use:   "check [--pre | --pre-delete | CLUSTER]",
 		Short: "Check whether the product is installed right and works",
-		Long: `Checks Cluster API, the installation and the labelled Clusters, and with --cluster one Cluster in detail. Each
+		Long: `Checks Cluster API, the installation and the labelled Clusters, and with a name one Cluster in detail. Each
 check is one line: ok, warning, skipped (it does not apply, or you have no right to make it, with the reason), failed,
 or unknown (the API server did not answer). What failed says what to do, and where it is explained. With --pre it checks
 whether the product can be installed, with --pre-delete whether it can be removed.
@@ -91,24 +91,30 @@ needs the rights to get that Secret, and in the workload cluster those to create
 Exit status: 0 nothing failed, 1 a check failed, 2 it could not be checked, or wrong usage.`,
 		Example: `  capi-proxy-patcher check --pre
   capi-proxy-patcher check --wait 5m
-  capi-proxy-patcher check --namespace team-a --cluster prod -o json
-  capi-proxy-patcher check --cluster team-a/prod --from-nodes --endpoint https://registry.k8s.io/v2/`,
-		Args: kit.NoArgs,
+  capi-proxy-patcher check --namespace team-a prod -o json
+  capi-proxy-patcher check team-a/prod --from-nodes --endpoint https://registry.k8s.io/v2/`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			err := kit.ClusterArg(&o.cluster)(cmd, args)
+			if err != nil && o.fromNodes == AllNodes {
+				return kit.Usage(fmt.Errorf("%w; a node is --from-nodes=%s", err, args[len(args)-1]))
+			}
+			return err
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return runCheck(cmd.Context(), o, streams) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.context, "context", "", "context of the kubeconfig; defaults to the current one")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to $KUBECONFIG, then ~/.kube/config")
 	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the Cluster; defaults to that of the context")
-	f.StringVar(&o.cluster, "cluster", "", "check this Cluster, too; name or namespace/name")
+	f.StringVar(&o.cluster, "cluster", "", "check this Cluster, too; name or namespace/name, as the argument")
 	f.StringVar(&o.manager, "manager-namespace", contract.Name+"-system", "namespace of the manager")
 	f.StringVar(&o.defaultSecret, "default-proxy-secret", "",
-		"with --cluster, the installation-wide proxy Secret as namespace/name, as given to the manager")
+		"with a Cluster, the installation-wide proxy Secret as namespace/name, as given to the manager")
 	f.BoolVar(&o.pre, "pre", false, "check whether the product can be installed")
 	f.BoolVar(&o.preDelete, "pre-delete", false, "check whether the product can be removed: list what still needs it")
 	f.DurationVar(&o.wait, "wait", 0, "check again until nothing fails, for at most this time")
 	f.StringVar(&o.fromNodes, "from-nodes", "",
-		"with --cluster, ask from this node, or without a value from each of the first 50")
+		"with a Cluster, ask from this node, or without a value from each of the first 50")
 	f.Lookup("from-nodes").NoOptDefVal = AllNodes
 	f.StringVar(&o.nodeImage, "node-image", "",
 		"with --from-nodes, image of this program; defaults to that of the manager")
@@ -124,21 +130,21 @@ Exit status: 0 nothing failed, 1 a check failed, 2 it could not be checked, or w
 func (o checkOptions) check() error {
 	switch {
 	case !slices.Contains([]string{"text", "json", "yaml"}, o.output):
-		return fmt.Errorf("check: unknown output %q; use text, json or yaml", o.output)
+		return fmt.Errorf("unknown output %q; use text, json or yaml", o.output)
 	case o.pre && o.cluster != "":
-		return errors.New("check: --pre and --cluster exclude each other")
+		return errors.New("--pre and a Cluster exclude each other")
 	case o.preDelete && (o.pre || o.cluster != ""):
-		return errors.New("check: --pre-delete excludes --pre and --cluster")
+		return errors.New("--pre-delete excludes --pre and a Cluster")
 	case o.defaultSecret != "" && o.cluster == "":
-		return errors.New("check: --default-proxy-secret needs --cluster")
+		return errors.New("--default-proxy-secret needs a Cluster")
 	case o.fromNodes != "" && (o.cluster == "" || o.wait > 0):
-		return errors.New("check: --from-nodes needs --cluster, and excludes --wait")
+		return errors.New("--from-nodes needs a Cluster, and excludes --wait")
 	case o.fromNodes == "" && (o.nodeImage != "" || len(o.endpoints) > 0):
-		return errors.New("check: --node-image and --endpoint need --from-nodes")
+		return errors.New("--node-image and --endpoint need --from-nodes")
 	case o.fromNodes != "" && o.probe == nil:
-		return errors.New("check: --from-nodes: this program has no command that runs on nodes")
+		return errors.New("--from-nodes: this program has no command that runs on nodes")
 	case o.wait < 0:
-		return errors.New("check: --wait is negative")
+		return errors.New("--wait is negative")
 	}
 	return nil
 }
@@ -147,9 +153,7 @@ func runCheck(ctx context.Context, o checkOptions, streams kit.Streams) error {
 	if err := o.check(); err != nil {
 		return kit.Usage(err)
 	}
-	if namespace, name, qualified := strings.Cut(o.cluster, "/"); qualified {
-		o.namespace, o.cluster = namespace, name
-	}
+	kit.CutNamespace(&o.namespace, &o.cluster)
 	config, namespace, err := kit.LoadKubeconfig(o.kubeconfig, o.context)
 	if err != nil {
 		return unchecked(streams, err)

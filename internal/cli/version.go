@@ -34,7 +34,7 @@ func newVersion(streams kit.Streams) *cobra.Command {
 				_, err = fmt.Fprintln(streams.Out, string(text))
 				return err
 			default:
-				return kit.Usage(fmt.Errorf("version: unknown output %q; use text or json", output))
+				return kit.Usage(fmt.Errorf("unknown output %q; use text or json", output))
 			}
 		},
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -67,10 +68,11 @@ func newExplain(streams kit.Streams, all []kit.Capability) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [DESTINATION...]",
 		Short: "Show which clients reach a destination directly, and why",
-		Long: `Shows for each destination and each client whether a request is sent directly or through the proxy, and which
-entry of NO_PROXY decides. Nodes run Go programs; --client all adds the clients of common images. A destination is a
-URL, a host, host:port or an address. Without a scheme it is https, or http for port 80. Without a destination, the
-important ones of the Cluster are used, and with -f the registry mirrors in files of its bootstrap objects.
+		Long: `Says how many destinations of the Cluster are reached directly, and which are not; then for each destination
+and each client whether a request is sent directly or through the proxy, and which entry of NO_PROXY decides. Nodes run
+Go programs; --client all adds the clients of common images. A destination is a URL, a host with a dot, host:port or an
+address. Without a scheme it is https, or http for port 80. Without a destination, the important ones of the Cluster are
+used, and the registry mirrors in files of its bootstrap objects.
 
 The value of NO_PROXY is that of a Cluster in manifests (-f), that of a Cluster in a management cluster (--cluster,
 --context), or the one of --no-proxy. No name is resolved and no connection is made, except to the API server of the
@@ -119,29 +121,36 @@ Cluster directly.`,
 	return cmd
 }
 
+// bare is a name that other commands take for a Cluster.
+var bare = regexp.MustCompile(`^[A-Za-z0-9-]+(/[A-Za-z0-9.-]+)?$`)
+
 // check returns the problem with the flags and arguments themselves.
 func (o explainOptions) check(args []string) error {
+	if i := slices.IndexFunc(args, bare.MatchString); i >= 0 {
+		return fmt.Errorf("destination %d looks like a Cluster, which is --cluster %s; a host without a dot is https://%s",
+			i+1, args[i], args[i])
+	}
 	live := o.context != "" || o.kubeconfig != ""
 	switch {
 	case !slices.Contains([]string{"text", "json", "yaml"}, o.output):
-		return fmt.Errorf("explain: unknown output %q; use text, json or yaml", o.output)
+		return fmt.Errorf("unknown output %q; use text, json or yaml", o.output)
 	case o.profile != string(noproxy.ProfileService) && o.profile != string(noproxy.ProfileShell):
-		return fmt.Errorf("explain: unknown profile %q; use %s or %s", o.profile, noproxy.ProfileService,
+		return fmt.Errorf("unknown profile %q; use %s or %s", o.profile, noproxy.ProfileService,
 			noproxy.ProfileShell)
 	case len(o.files) > 0 && o.manifests == nil:
-		return errors.New("explain: this program does not read manifests")
+		return errors.New("this program does not read manifests")
 	case len(o.files) > 0 && live:
-		return errors.New("explain: -f reads manifests, --context and --kubeconfig a management cluster; use one of them")
+		return errors.New("-f reads manifests, --context and --kubeconfig a management cluster; use one of them")
 	case len(o.files) == 0 && !o.live() && !o.hasNoProxy:
 		return errors.New(
-			"explain: no NO_PROXY to explain; use -f FILE for manifests, --cluster NAME for a management cluster, or " +
+			"no NO_PROXY to explain; use -f FILE for manifests, --cluster NAME for a management cluster, or " +
 				"--no-proxy VALUE")
 	case len(o.files) == 0 && len(o.secrets) > 0:
-		return errors.New("explain: --secret needs -f; a management cluster has the Secret")
+		return errors.New("--secret needs -f; a management cluster has the Secret")
 	case len(o.files) == 0 && !o.live() && len(args) == 0:
-		return errors.New("explain: no destination; give a URL, a host, host:port or an address, or a Cluster")
+		return errors.New("no destination; give a URL, a host, host:port or an address, or a Cluster")
 	case o.hasNoProxy && o.pool != "":
-		return errors.New("explain: --pool chooses a Secret and --no-proxy replaces it; use one of them")
+		return errors.New("--pool chooses a Secret and --no-proxy replaces it; use one of them")
 	}
 	return nil
 }
@@ -171,10 +180,10 @@ func runExplain(ctx context.Context, o explainOptions, args []string, streams ki
 		return kit.Usage(err)
 	}
 	if len(in.Clients)+len(in.FailOn) == 0 {
-		return kit.Usage(errors.New("explain: --client is empty; name at least one"))
+		return kit.Usage(errors.New("--client is empty; name at least one"))
 	}
 	if _, err := (Cluster{}).Choose(args); err != nil {
-		return kit.Usage(fmt.Errorf("explain: %w", err))
+		return kit.Usage(err)
 	}
 	o.mirrors = len(args) == 0
 	network, err := o.resolve(ctx, &in, streams)
@@ -182,11 +191,11 @@ func runExplain(ctx context.Context, o explainOptions, args []string, streams ki
 		return err
 	}
 	if in.Destinations, err = network.Choose(args); err != nil {
-		return fmt.Errorf("explain: %w", err)
+		return err
 	}
 	report, err := Explain(in)
 	if err != nil {
-		return fmt.Errorf("explain: %w", err)
+		return err
 	}
 	return o.print(report, streams)
 }
@@ -196,7 +205,7 @@ func lookupClients(specs []string) ([]match.Client, error) {
 	for _, spec := range specs {
 		c, err := match.Lookup(strings.TrimSpace(spec))
 		if err != nil {
-			return nil, fmt.Errorf("explain: %w", err)
+			return nil, err
 		}
 		clients = append(clients, c)
 	}
@@ -225,7 +234,7 @@ func (o explainOptions) print(report Report, streams kit.Streams) error {
 		return fmt.Errorf("writing output: %w", err)
 	}
 	for _, f := range report.Failures {
-		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: explain: %s: %s by %s, but it belongs to the Cluster\n",
+		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %s: %s by %s, but it belongs to the Cluster\n",
 			f.Destination, passive(f.Verdict), f.Client)
 	}
 	if len(report.Failures) > 0 {

@@ -3,7 +3,6 @@ package explain
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,9 +19,7 @@ import (
 // Secret by name, and lists the Clusters of the namespace only if no name is given or no Cluster has it. Bootstrap
 // objects are read if mirrors are shown.
 func (o explainOptions) fromAPI(ctx context.Context, streams kit.Streams) (target, error) {
-	if namespace, name, qualified := strings.Cut(o.cluster, "/"); qualified {
-		o.namespace, o.cluster = namespace, name
-	}
+	kit.CutNamespace(&o.namespace, &o.cluster)
 	config, namespace, err := kit.LoadKubeconfig(o.kubeconfig, o.context)
 	if err != nil {
 		return target{}, err
@@ -81,7 +78,7 @@ func (o explainOptions) getCluster(ctx context.Context, api client.Reader) (*clu
 		names[i] = c.Namespace + "/" + c.Name
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("explain: no Cluster in namespace %s; choose another with --namespace", o.namespace)
+		return nil, fmt.Errorf("no Cluster in namespace %s; choose another with --namespace", o.namespace)
 	}
 	i, err := o.choose(names)
 	if err != nil {
@@ -109,7 +106,7 @@ func (o explainOptions) getPool(ctx context.Context, api client.Reader, cluster 
 	case client.IgnoreNotFound(err) != nil:
 		return "", reading(err, "MachinePool", o.namespace, o.pool)
 	}
-	return "", fmt.Errorf("explain: Cluster %s has neither a MachineDeployment nor a MachinePool %s",
+	return "", fmt.Errorf("Cluster %s has neither a MachineDeployment nor a MachinePool %s",
 		o.namespace+"/"+cluster, o.pool)
 }
 

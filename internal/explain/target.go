@@ -163,7 +163,7 @@ func (o explainOptions) fromManifests(_ context.Context, streams kit.Streams) (t
 	for _, pool := range t.settings.Pools {
 		pools = append(pools, pool.Name)
 	}
-	return t, fmt.Errorf("explain: Cluster %s has no pool %s in the input; %s", names[i], o.pool, kit.Listed(pools))
+	return t, fmt.Errorf("Cluster %s has no pool %s in the input; %s", names[i], o.pool, kit.Listed(pools))
 }
 
 // clusterNames returns the names of Clusters with their namespaces.
@@ -187,9 +187,5 @@ func topologyPool(desired settings.ClusterSettings, name string) (override strin
 
 // choose returns the index of the Cluster that the flags select.
 func (o explainOptions) choose(names []string) (int, error) {
-	i, err := kit.Choose(names, o.namespace, o.cluster, "--cluster")
-	if err != nil {
-		return 0, fmt.Errorf("explain: %w", err)
-	}
-	return i, nil
+	return kit.Choose(names, o.namespace, o.cluster, "--cluster")
 }

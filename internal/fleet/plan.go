@@ -25,7 +25,7 @@ type planOptions struct {
 func newPlan(streams kit.Streams) *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
-		Use:   "plan --cluster NAME [-f FILE...]",
+		Use:   "plan CLUSTER [-f FILE...]",
 		Short: "Show what a label, a Secret or an annotation would change in a management cluster",
 		Long: `Reconciles a Cluster of a management cluster as the controller does, with dry runs, and shows the writes, the
 Machines that would be replaced at once, the nodes that would be changed in place, the Machines that would stay
@@ -35,16 +35,16 @@ With -f it sees Clusters, Secrets, MachineDeployments and MachinePools as the AP
 "kubectl apply --server-side --force-conflicts", so a label that a file leaves out stays unless it was set that way.
 
 Exit status: 0 success, 1 a failure, 2 wrong usage.`,
-		Example: `  capi-proxy-patcher plan --namespace team-a --cluster prod
-  capi-proxy-patcher plan --cluster prod -f labelled-cluster.yaml -f new-proxy-secret.yaml`,
-		Args: kit.NoArgs,
+		Example: `  capi-proxy-patcher plan --namespace team-a prod
+  capi-proxy-patcher plan prod -f labelled-cluster.yaml -f new-proxy-secret.yaml`,
+		Args: kit.ClusterArg(&o.cluster),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runPlan(cmd.Context(), o, streams) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.context, "context", "", "context of the kubeconfig; defaults to the current one")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to $KUBECONFIG, then ~/.kube/config")
 	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the Cluster; defaults to that of the context")
-	f.StringVar(&o.cluster, "cluster", "", "name of the Cluster, or namespace/name")
+	f.StringVar(&o.cluster, "cluster", "", "name of the Cluster, or namespace/name, as the argument")
 	f.StringArrayVarP(&o.files, "filename", "f", nil,
 		"file or folder with changed objects, - for standard input; may be repeated")
 	f.StringVar(&o.defaultSecret, "default-proxy-secret", "",
@@ -57,14 +57,12 @@ Exit status: 0 success, 1 a failure, 2 wrong usage.`,
 }
 
 func runPlan(ctx context.Context, o planOptions, streams kit.Streams) error {
-	if namespace, name, qualified := strings.Cut(o.cluster, "/"); qualified {
-		o.namespace, o.cluster = namespace, name
-	}
+	kit.CutNamespace(&o.namespace, &o.cluster)
 	switch {
 	case o.cluster == "":
-		return kit.Usage(errors.New("plan: no Cluster; name one with --cluster"))
+		return kit.Usage(errors.New("no Cluster; name it: plan NAME"))
 	case !slices.Contains([]string{"text", "json", "yaml"}, o.output):
-		return kit.Usage(fmt.Errorf("plan: unknown output %q; use text, json or yaml", o.output))
+		return kit.Usage(fmt.Errorf("unknown output %q; use text, json or yaml", o.output))
 	}
 	secret, err := manager.ParseDefaultSecret(o.defaultSecret)
 	if err != nil {
@@ -86,7 +84,7 @@ func runPlan(ctx context.Context, o planOptions, streams kit.Streams) error {
 		Now: time.Now, //nolint:forbidigo // the clock enters here
 	})
 	if err != nil {
-		return fmt.Errorf("plan: %w", err)
+		return err
 	}
 	if len(changes) == 0 {
 		noteDifference(result, streams)

@@ -65,17 +65,7 @@ still to come, or a Cluster cannot be read.`,
 		Example: `  capi-proxy-patcher status -A
   capi-proxy-patcher status --namespace team-a --fail-on behind,not-true
   capi-proxy-patcher status --namespace team-a prod --machines`,
-		Args: func(_ *cobra.Command, args []string) error {
-			switch {
-			case len(args) > 1:
-				return kit.Usage(fmt.Errorf("status takes one argument, a Cluster, got %q", args))
-			case len(args) == 1 && o.cluster != "":
-				return kit.Usage(errors.New("status names two Clusters; leave out --cluster"))
-			case len(args) == 1:
-				o.cluster = args[0]
-			}
-			return nil
-		},
+		Args: kit.ClusterArg(&o.cluster),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runStatus(cmd.Context(), o, streams) },
 	}
 	f := cmd.Flags()
@@ -83,8 +73,8 @@ still to come, or a Cluster cannot be read.`,
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to $KUBECONFIG, then ~/.kube/config")
 	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the Clusters; defaults to that of the context")
 	f.BoolVarP(&o.all, "all-namespaces", "A", false, "show the Clusters of all namespaces")
-	f.StringVar(&o.cluster, "cluster", "", "show only this Cluster")
-	f.BoolVar(&o.machines, "machines", false, "with --cluster, list the Machines that are behind")
+	f.StringVar(&o.cluster, "cluster", "", "show only this Cluster; name or namespace/name, as the argument")
+	f.BoolVar(&o.machines, "machines", false, "with a Cluster, list the Machines that are behind")
 	f.StringVar(&o.defaultSecret, "default-proxy-secret", "",
 		"with --machines or --fail-on, the installation-wide proxy Secret as namespace/name, as given to the manager")
 	f.BoolVarP(&o.watch, "watch", "w", false,
@@ -102,23 +92,23 @@ still to come, or a Cluster cannot be read.`,
 func (o statusOptions) check() error {
 	for _, state := range o.failOn {
 		if state != failBehind && state != failNotTrue {
-			return fmt.Errorf("status: unknown state %q; use %s or %s", state, failBehind, failNotTrue)
+			return fmt.Errorf("unknown state %q; use %s or %s", state, failBehind, failNotTrue)
 		}
 	}
 	switch {
 	case !slices.Contains([]string{"table", "wide", "json", "yaml"}, o.output):
-		return fmt.Errorf("status: unknown output %q; use table, wide, json or yaml", o.output)
+		return fmt.Errorf("unknown output %q; use table, wide, json or yaml", o.output)
 	case o.all && o.namespace != "":
-		return errors.New("status: --all-namespaces and --namespace exclude each other")
+		return errors.New("--all-namespaces and --namespace exclude each other")
 	case o.machines && (o.cluster == "" || o.watch):
-		return errors.New("status: --machines needs --cluster, and excludes --watch")
+		return errors.New("--machines needs a Cluster, and excludes --watch")
 	case o.defaultSecret != "" && !o.machines && len(o.failOn) == 0:
-		return errors.New("status: --default-proxy-secret needs --machines or --fail-on; without them the controller's own " +
+		return errors.New("--default-proxy-secret needs --machines or --fail-on; without them the controller's own " +
 			"report is shown")
 	case o.watch && len(o.failOn) > 0:
-		return errors.New("status: --fail-on cannot be used with --watch")
+		return errors.New("--fail-on cannot be used with --watch")
 	case o.watch && !o.isTable():
-		return fmt.Errorf("status: --watch prints a table, not %s", o.output)
+		return fmt.Errorf("--watch prints a table, not %s", o.output)
 	}
 	return nil
 }
@@ -143,6 +133,7 @@ func runStatus(ctx context.Context, o statusOptions, streams kit.Streams) error 
 	case o.namespace == "":
 		o.namespace = namespace
 	}
+	kit.CutNamespace(&o.namespace, &o.cluster)
 	if o.machines {
 		return o.listMachines(ctx, config, secret, streams)
 	}
@@ -194,7 +185,7 @@ func (s statusReader) gate(ctx context.Context, config *rest.Config, secret type
 			}
 		})
 	if err != nil {
-		return fmt.Errorf("status: %w", err)
+		return err
 	}
 	noteDifference(differs, s.streams)
 	slices.Sort(lines)
@@ -249,7 +240,7 @@ func (o statusOptions) listMachines(ctx context.Context, config *rest.Config, se
 		Config: config, Namespace: o.namespace, Cluster: o.cluster, DefaultSecret: secret, Now: now,
 	})
 	if err != nil {
-		return fmt.Errorf("status: %w", err)
+		return err
 	}
 	noteDifference(result, streams)
 	groups := []outdated.Group{}
@@ -291,7 +282,7 @@ func (s statusReader) list(ctx context.Context) (rows []reported.Row, version st
 		_, _ = fmt.Fprintln(s.streams.Err, "listing Secrets is forbidden; columns SECRET and WARNING are incomplete")
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("status: %w", err)
+		return nil, "", err
 	}
 	return read.Rows, read.Version, nil
 }

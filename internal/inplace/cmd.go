@@ -27,7 +27,7 @@ node. Each reads the keys of a Secret of namespace kube-system (node-files.json,
 setup.sh, readiness-endpoints) as files of a folder. See docs/in-place.md.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return kit.Usage(fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()))
+				return kit.Usage(fmt.Errorf("unknown command %q of %s", args[0], cmd.Name()))
 			}
 			return nil
 		},
@@ -44,7 +44,7 @@ func nodeFlags(cmd *cobra.Command, o *agent.Options) {
 	cmd.Flags().StringVar(&o.From, "from", "", "folder with the keys of the Secret as files")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if o.From == "" {
-			return kit.Usage(fmt.Errorf("%s: no version; use --from FOLDER", cmd.CommandPath()))
+			return kit.Usage(errors.New("no version; use --from FOLDER"))
 		}
 		return nil
 	}
@@ -105,16 +105,16 @@ func slotsFlag(cmd *cobra.Command, slots *int) {
 }
 
 // turnOf returns the turn of this node, nil without slots.
-func turnOf(cmd *cobra.Command, slots int, log io.Writer) (*agent.Turn, error) {
+func turnOf(slots int, log io.Writer) (*agent.Turn, error) {
 	const variable = "NODE_NAME"
 	name := os.Getenv(variable)
 	switch {
 	case slots == 0:
 		return nil, nil //nolint:nilnil // none
 	case slots < 0 || slots > agent.MaxSlots:
-		return nil, kit.Usage(fmt.Errorf("%s: --slots %d is not from 0 to %d", cmd.CommandPath(), slots, agent.MaxSlots))
+		return nil, kit.Usage(fmt.Errorf("--slots %d is not from 0 to %d", slots, agent.MaxSlots))
 	case name == "":
-		return nil, kit.Usage(fmt.Errorf("%s: --slots needs the name of the Node in $%s", cmd.CommandPath(), variable))
+		return nil, kit.Usage(fmt.Errorf("--slots needs the name of the Node in $%s", variable))
 	}
 	return agent.InCluster(name, slots, log)
 }
@@ -126,7 +126,7 @@ func applies(cmd *cobra.Command, o *agent.Options, slots *int, streams kit.Strea
 		if *dryRun {
 			return agent.DryRun(*o, streams.Out)
 		}
-		turn, err := turnOf(cmd, *slots, streams.Err)
+		turn, err := turnOf(*slots, streams.Err)
 		if err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ Exit status: 0 ended by a signal, 1 files differ or cannot be compared, or the L
 usage. The last line on standard error says why.`,
 		Args: kit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			turn, err := turnOf(cmd, slots, streams.Err)
+			turn, err := turnOf(slots, streams.Err)
 			if err != nil {
 				return err
 			}

@@ -61,9 +61,9 @@ func runLint(ctx context.Context, o lintOptions, now time.Time, streams kit.Stre
 	defaultSecret, err := manager.ParseDefaultSecret(o.defaultSecret)
 	switch {
 	case len(o.files) == 0:
-		return kit.Usage(errors.New("lint: no input; use -f FILE, or -f - for standard input"))
+		return kit.Usage(errors.New("no input; use -f FILE, or -f - for standard input"))
 	case o.output != "text" && o.output != "json":
-		return kit.Usage(fmt.Errorf("lint: unknown output %q; use text or json", o.output))
+		return kit.Usage(fmt.Errorf("unknown output %q; use text or json", o.output))
 	case err != nil:
 		return kit.Usage(err)
 	}
@@ -91,7 +91,7 @@ func runLint(ctx context.Context, o lintOptions, now time.Time, streams kit.Stre
 		return fmt.Errorf("writing output: %w", err)
 	}
 	if report.Summary.Clusters+report.Summary.Secrets+len(report.Findings) == 0 {
-		_, _ = fmt.Fprintf(streams.Err, "lint: the input has neither a Cluster with label %s nor a proxy Secret\n",
+		_, _ = fmt.Fprintf(streams.Err, "the input has neither a Cluster with label %s nor a proxy Secret\n",
 			contract.LabelEnabled)
 	}
 	if report.Summary.Rejections > 0 || o.strict && report.Summary.Warnings > 0 {

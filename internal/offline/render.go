@@ -77,16 +77,16 @@ Exit status: 0 success, 1 bad input or, with --strict, a warning (nothing is wri
 func runRender(cmd *cobra.Command, o renderOptions, streams kit.Streams) error {
 	switch {
 	case o.cluster != "" && !o.published().Wanted:
-		return kit.Usage(errors.New("render: --cluster needs --publish or --publish-only"))
+		return kit.Usage(errors.New("--cluster needs --publish or --publish-only"))
 	case len(o.files) == 0:
-		return kit.Usage(errors.New("render: no input; use -f FILE, or -f - for standard input"))
+		return kit.Usage(errors.New("no input; use -f FILE, or -f - for standard input"))
 	case o.incompleteSecrets && !o.includeSecrets:
-		return kit.Usage(errors.New("render: --incomplete-secrets needs --include-secrets"))
+		return kit.Usage(errors.New("--incomplete-secrets needs --include-secrets"))
 	case o.output != "yaml" && o.output != "diff":
-		return kit.Usage(fmt.Errorf("render: unknown output %q; use yaml or diff", o.output))
+		return kit.Usage(fmt.Errorf("unknown output %q; use yaml or diff", o.output))
 	}
 	if err := o.published().Check(); err != nil {
-		return kit.Usage(fmt.Errorf("render: --publish: %w", err))
+		return kit.Usage(fmt.Errorf("--publish: %w", err))
 	}
 	defaultSecret, err := manager.ParseDefaultSecret(o.defaultSecret)
 	if err != nil {
@@ -112,7 +112,7 @@ func runRender(cmd *cobra.Command, o renderOptions, streams kit.Streams) error {
 	}
 	_, _ = fmt.Fprint(streams.Err, kit.Links(kit.Sections(result.Findings)...))
 	if o.strict && result.Warnings > 0 {
-		return errors.New("render: nothing is written, because --strict makes the warnings above errors")
+		return errors.New("nothing is written, because --strict makes the warnings above errors")
 	}
 	text, out := result.Output, streams.Manifests()
 	if o.output == "diff" {

@@ -64,11 +64,11 @@ Exit status: 0 success, 1 something cannot be read or used (nothing is written),
 
 func runSecret(ctx context.Context, o secretOptions, now time.Time, streams kit.Streams) error {
 	if o.from == "" {
-		return kit.Usage(errors.New("secret: no input; use --from FILE, --from - for standard input, or --from env"))
+		return kit.Usage(errors.New("no input; use --from FILE, --from - for standard input, or --from env"))
 	}
 	for _, name := range []string{o.name, o.namespace} {
 		if problems := validation.IsDNS1123Subdomain(name); name != "" && len(problems) > 0 {
-			return kit.Usage(fmt.Errorf("secret: %q cannot be a name: %s", name, problems[0]))
+			return kit.Usage(fmt.Errorf("%q cannot be a name: %s", name, problems[0]))
 		}
 	}
 	result, err := readForeign(o.from, streams)

@@ -51,7 +51,7 @@ func CompleteClusters(cmd *cobra.Command) {
 		func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return namesOfClusters(cmd, true, func(c metav1.PartialObjectMetadata) string { return c.Namespace })
 		})
-	if strings.HasSuffix(cmd.Use, "[CLUSTER]") {
+	if strings.Contains(cmd.Use, "CLUSTER") {
 		cmd.ValidArgsFunction = names
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"unicode"
 	"unicode/utf8"
@@ -112,7 +113,29 @@ func UntilSignal(ctx context.Context, more ...os.Signal) context.Context {
 // NoArgs rejects arguments as a usage error.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return Usage(fmt.Errorf("%s takes no arguments, got %q", cmd.CommandPath(), args[0]))
+		return Usage(fmt.Errorf("%s takes no arguments, got %q", cmd.Name(), args[0]))
 	}
 	return nil
+}
+
+// ClusterArg takes the Cluster as an argument, too, instead of with flag --cluster.
+func ClusterArg(cluster *string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) > 1:
+			return Usage(fmt.Errorf("%s takes one argument, a Cluster, got %q", cmd.Name(), args))
+		case len(args) == 1 && *cluster != "":
+			return Usage(fmt.Errorf("%s names two Clusters, %q and %q; leave out one", cmd.Name(), *cluster, args[0]))
+		case len(args) == 1:
+			*cluster = args[0]
+		}
+		return nil
+	}
+}
+
+// CutNamespace takes the namespace out of a name that is namespace/name.
+func CutNamespace(namespace, name *string) {
+	if before, after, qualified := strings.Cut(*name, "/"); qualified {
+		*namespace, *name = before, after
+	}
 }
