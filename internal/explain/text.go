@@ -66,6 +66,7 @@ func label(c match.Client) string {
 // Text returns the report for people: for each destination what the clients do, and what decides.
 func (r Report) Text() string {
 	p := &printer{report: r}
+	p.summary()
 	p.head()
 	p.line("")
 	for _, d := range r.Destinations {
@@ -77,9 +78,6 @@ func (r Report) Text() string {
 		p.answers(d, false)
 	}
 	p.constants()
-	if p.marked {
-		p.section("! an in-cluster destination that is not reached directly, or a counter-check that is not proxied")
-	}
 	p.entries()
 	p.warnings()
 	return p.b.String()
@@ -88,7 +86,6 @@ func (r Report) Text() string {
 type printer struct {
 	report Report
 	b      strings.Builder
-	marked bool // a verdict has the mark
 }
 
 func (p *printer) line(text string) { p.b.WriteString(text + "\n") }
@@ -97,6 +94,46 @@ func (p *printer) line(text string) { p.b.WriteString(text + "\n") }
 func (p *printer) section(title string) {
 	p.line("")
 	p.line(title)
+}
+
+// summary prints how many destinations of the Cluster are direct, and what is wrong: one line for the clients with the
+// same answers.
+func (p *printer) summary() {
+	var lines [][2]string
+	clients := map[[2]string][]string{}
+	for i, c := range p.report.Clients {
+		count, wrong, wide := 0, []string{}, ""
+		for _, d := range p.report.Destinations {
+			isDirect := d.Answers[i].Verdict == match.Direct
+			switch {
+			case d.CounterCheck && isDirect:
+				wide = "; " + d.Name + " is direct, too: NO_PROXY is too wide"
+			case d.InCluster && !isDirect:
+				wrong = append(wrong, d.Name)
+				fallthrough
+			case d.InCluster:
+				count++
+			}
+		}
+		if count == 0 {
+			return
+		}
+		line := [2]string{fmt.Sprintf("%d of %d in-cluster destinations are direct", count-len(wrong), count), wide}
+		if len(wrong) > 0 && len(wrong) < count {
+			line[1] = "; not " + strings.Join(wrong, ", ") + wide
+		}
+		if clients[line] == nil {
+			lines = append(lines, line)
+		}
+		clients[line] = append(clients[line], c.label)
+	}
+	for _, line := range lines {
+		with := ""
+		if len(lines) > 1 {
+			with = " with " + strings.Join(clients[line], ", ")
+		}
+		p.line(line[0] + with + line[1])
+	}
 }
 
 // head prints the subject of the explanation.
@@ -134,7 +171,6 @@ func (p *printer) verdict(d Row, v match.Verdict) string {
 	}
 	if d.InCluster && misses(v) || d.CounterCheck && (v == match.Direct || v == match.Refuses) {
 		text += "!"
-		p.marked = true
 	}
 	return text
 }
