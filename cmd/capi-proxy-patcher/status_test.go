@@ -112,7 +112,7 @@ func TestStatus_SaysWhetherAManagerRuns(t *testing.T) {
 			}
 			args := []string{"status", "--kubeconfig", a.kubeconfig(t)}
 			status, stdout, stderr := run(t, "", args...)
-			if status != 0 || !strings.HasPrefix(stderr, test.want) || !strings.Contains(stdout, "up to date") {
+			if status != 0 || !strings.HasPrefix(stderr, test.want) || !strings.Contains(stdout, "True    -\n") {
 				t.Errorf("exit status %d, standard error %s, output\n%s", status, stderr, stdout)
 			}
 			for _, failOn := range []string{"behind", "not-true", "behind,not-true"} {

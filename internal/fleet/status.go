@@ -53,10 +53,10 @@ func newStatus(streams kit.Streams, all []kit.Capability) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [CLUSTER]",
 		Short: "Show the proxy status of labelled Clusters",
-		Long: `Shows for each labelled Cluster the proxy Secret, whether its control plane and its pools are up to date, how
-old the oldest Machine is that is not, the reason of condition ProxyConfigured, and the code of the first warning. A
-Machine is behind if its bootstrap data differs from that of a new one. It shows what the controller has reported after
-its last pass, and says above the table whether a manager renews its Lease. Nothing is written.
+		Long: `Shows for each labelled Cluster the proxy Secret, the status of condition ProxyConfigured, and the problem. If a
+Cluster has any, more columns show its Machines that are behind, the age of the oldest, its outputs and its first warning
+about NO_PROXY. A Machine is behind if its bootstrap data differs from that of a new one. It shows what the controller
+has reported after its last pass, and says above the table whether a manager renews its Lease. Nothing is written.
 
 --fail-on does not rely on a report: it runs the controller's pass over each Cluster with dry runs, as plan does.
 
@@ -144,7 +144,10 @@ func runStatus(ctx context.Context, o statusOptions, streams kit.Streams) error 
 	if err != nil {
 		return err
 	}
-	s := statusReader{statusOptions: o, api: api, streams: streams, now: clock.Now}
+	s := statusReader{
+		statusOptions: o, api: api, streams: streams, now: clock.Now,
+		table: &status.Table{Namespaces: o.all, Wide: o.output == "wide", All: o.watch},
+	}
 	rows, version, err := s.list(ctx)
 	if err != nil {
 		return err
@@ -249,15 +252,20 @@ func (o statusOptions) listMachines(ctx context.Context, config *rest.Config, se
 	}
 	switch {
 	case !o.isTable():
-		err = streams.WriteData(o.output, map[string]any{"version": 1, "behind": groups})
+		err = streams.WriteData(o.output, map[string]any{
+			"version": 1, "behind": groups, "unknown": append([]string{}, result.Unknown...),
+		})
 	case len(groups) > 0:
 		err = status.MachineTable(streams.Out, groups, now())
 	case !result.IsKnown():
 		_, err = fmt.Fprintf(streams.Err, "which Machines are behind is not known: %s\n%s",
 			cmp.Or(result.Condition.Reason, "the Cluster is paused or has no label"),
 			kit.Links(result.Condition.Reason))
-	default:
+	case len(result.Unknown) == 0:
 		_, err = fmt.Fprintln(streams.Err, "no Machine is behind")
+	}
+	if len(result.Unknown) > 0 {
+		_, _ = fmt.Fprintln(streams.Err, result.Incomparable())
 	}
 	if line := o.lineOf(client.ObjectKey{Namespace: o.namespace, Name: o.cluster}, result, nil); err == nil && line != "" {
 		_, _ = fmt.Fprint(streams.Err, line)
@@ -273,6 +281,7 @@ type statusReader struct {
 	api     client.WithWatch
 	streams kit.Streams
 	now     func() time.Time
+	table   *status.Table
 }
 
 // list reads the rows, and the version of the list of Clusters.
@@ -297,7 +306,7 @@ func (s statusReader) print(rows []reported.Row) error {
 		return err //nolint:wrapcheck // of the standard error itself
 	}
 	if s.isTable() {
-		if err := s.table().Write(s.streams.Out, true, rows...); err != nil {
+		if err := s.table.Write(s.streams.Out, s.now(), rows...); err != nil {
 			return err //nolint:wrapcheck // of the table
 		}
 		_, err := fmt.Fprint(s.streams.Err, linksOfRows(rows))
@@ -322,10 +331,6 @@ func linksOfRows(rows []reported.Row) string {
 		names = append(names, row.Warning)
 	}
 	return kit.Links(names...)
-}
-
-func (s statusReader) table() status.Table {
-	return status.Table{Namespaces: s.all, Wide: s.output == "wide", Now: s.now()}
 }
 
 // follow prints the row of each Cluster that differs from the one before, and says which are gone, until ctx ends or
@@ -378,7 +383,7 @@ func (s statusReader) follow(ctx context.Context, rows []reported.Row, version s
 			return nil //nolint:nilerr // the one that was named is gone
 		}
 		if changed := slices.DeleteFunc(rows, func(row reported.Row) bool { return !fresh(row) }); len(changed) > 0 {
-			if err := s.table().Write(s.streams.Out, false, changed...); err != nil {
+			if err := s.table.Write(s.streams.Out, s.now(), changed...); err != nil {
 				return err
 			}
 			_, _ = fmt.Fprint(s.streams.Err, linksOfRows(changed))

@@ -220,10 +220,10 @@ func TestStatus_WatchesForChanges(t *testing.T) {
 		cli.Main(ctx, []string{"status", "--watch", "--namespace", ns, "--kubeconfig", shared.kubeconfig},
 			kit.Streams{In: strings.NewReader(""), Out: out, Err: out}, fleet.New())
 	}()
-	prints := func(reason string) {
+	prints := func(word string) {
 		t.Helper()
-		eventually(t, "row with "+reason, func() string {
-			if text := out.String(); !strings.Contains(text, reason) {
+		eventually(t, "row with "+word, func() string {
+			if text := out.String(); !strings.Contains(text, word) {
 				return text
 			}
 			return ""
@@ -231,7 +231,7 @@ func TestStatus_WatchesForChanges(t *testing.T) {
 	}
 	prints(contract.ReasonSettingsNotFound)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	prints(contract.ReasonConfigured)
+	prints("True")
 	if err := shared.client.Delete(t.Context(), fetch(t, ns, "one", &clusterv1.Cluster{})); err != nil {
 		t.Fatal(err)
 	}

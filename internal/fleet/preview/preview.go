@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -83,6 +84,8 @@ type Result struct {
 	Rolls  []Roll
 	// InPlace are by control plane and pool.
 	InPlace []InPlace
+	// Unknown are Machines that cannot be compared: they have no KubeadmConfig that names their bootstrap data.
+	Unknown []string
 }
 
 // Run runs a pass, again if an object has changed since it was read.
@@ -205,7 +208,12 @@ func (r *runner) try(ctx context.Context) (Result, error) {
 		row := result.Before
 		result.Condition = finding.Condition{Status: row.Status, Reason: row.Reason, Message: row.Message}
 	}
-	if result.Rolls, err = rolls(ctx, w, cluster, result); err != nil || targets == nil {
+	machines, err := machinesOf(ctx, w, cluster)
+	if err != nil {
+		return result, err
+	}
+	result.Rolls = rolls(machines, result)
+	if result.Unknown, err = unknown(ctx, w, cluster, machines, result); err != nil || targets == nil {
 		return result, err
 	}
 	result.InPlace, err = inPlace(ctx, api, cluster, result, !slices.Equal(were, targets))
@@ -252,6 +260,9 @@ func (r Result) Unmet(behind, condition bool) (why []string) {
 	case behind && outdated.Sum(*r.Behind).Machines > 0:
 		why = append(why, outdated.Sentence(*r.Behind))
 	}
+	if behind && len(r.Unknown) > 0 {
+		why = append(why, r.Incomparable())
+	}
 	if behind && !known || condition && r.Condition.Status != string(metav1.ConditionTrue) {
 		text := cmp.Or(r.Hint, "it is being deleted")
 		if r.Condition.Reason != "" {
@@ -260,6 +271,15 @@ func (r Result) Unmet(behind, condition bool) (why []string) {
 		why = append(why, text)
 	}
 	return why
+}
+
+// Incomparable says which Machines cannot be compared, "" if all can.
+func (r Result) Incomparable() string {
+	if len(r.Unknown) == 0 {
+		return ""
+	}
+	return "whether a Machine is behind is not known while it has no KubeadmConfig with status.dataSecretName: " +
+		strings.Join(r.Unknown, ", ")
 }
 
 // IsKnown reports whether the pass has compared all Machines that are patched.
@@ -362,15 +382,17 @@ func changesSpec(kind types.PatchType, data []byte) bool {
 	return object["spec"] != nil
 }
 
-// rolls says which Machines would be replaced.
-func rolls(ctx context.Context, w *snapshot, cluster *clusterv1.Cluster, result Result) ([]Roll, error) {
+// machinesOf returns a function for the names of the Machines of a control plane or MachineDeployment.
+func machinesOf(ctx context.Context, w *snapshot, cluster *clusterv1.Cluster) (
+	of func(kind, name string) []string, err error,
+) {
 	machines := &metav1.PartialObjectMetadataList{}
 	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
 	if err := w.List(ctx, machines, client.InNamespace(cluster.Namespace),
 		client.MatchingFields{world.IndexLabel: cluster.Name}); err != nil {
 		return nil, err
 	}
-	of := func(kind, name string) (names []string) {
+	return func(kind, name string) (names []string) {
 		for i := range machines.Items {
 			machine := &machines.Items[i]
 			labels := machine.GetLabels()
@@ -383,7 +405,36 @@ func rolls(ctx context.Context, w *snapshot, cluster *clusterv1.Cluster, result 
 		}
 		slices.Sort(names)
 		return names
+	}, nil
+}
+
+// unknown returns the Machines that the pass could not compare. It skips them, as a new Machine is one for a moment.
+func unknown(ctx context.Context, w *snapshot, cluster *clusterv1.Cluster, machines func(kind, name string) []string,
+	result Result,
+) (names []string, err error) {
+	var configs bootstrapv1.KubeadmConfigList
+	if err := w.List(ctx, &configs, client.InNamespace(cluster.Namespace),
+		client.MatchingFields{world.IndexLabel: cluster.Name}); err != nil {
+		return nil, err
 	}
+	compared := map[string]bool{}
+	for i := range configs.Items {
+		if owner := metav1.GetControllerOf(&configs.Items[i]); owner != nil && owner.Kind == "Machine" {
+			compared[owner.Name] = configs.Items[i].Status.DataSecretName != ""
+		}
+	}
+	for _, o := range result.Reconciled {
+		names = append(names, machines(o.Kind, o.GetName())...)
+		for _, pool := range o.Pools {
+			names = append(names, machines(pool.Kind, pool.Object)...)
+		}
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return compared[name] }), nil
+}
+
+// rolls says which Machines would be replaced.
+func rolls(of func(kind, name string) []string, result Result) []Roll {
 	var all []Roll
 	add := func(kind, name, why string) {
 		known := slices.ContainsFunc(all, func(r Roll) bool { return r.Kind == kind && r.Name == name })
@@ -403,5 +454,5 @@ func rolls(ctx context.Context, w *snapshot, cluster *clusterv1.Cluster, result 
 	for _, group := range result.Drifting() {
 		add(group.Kind, group.Name, "the topology controller gives it another bootstrap configuration")
 	}
-	return all, nil
+	return all
 }

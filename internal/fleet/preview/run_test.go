@@ -309,12 +309,14 @@ func (s *server) done(kept string) client.Client {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"one-cp-a", "one-md-a", "one-md-b"} {
-		config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}
 		if name == kept {
 			continue
 		}
-		if err := shown.Delete(t.Context(), config, client.DryRunAll); err != nil {
-			t.Fatal(err)
+		meta := metav1.ObjectMeta{Namespace: "team", Name: name}
+		for _, object := range []client.Object{&bootstrapv1.KubeadmConfig{ObjectMeta: meta}, &clusterv1.Machine{ObjectMeta: meta}} {
+			if err := shown.Delete(t.Context(), object, client.DryRunAll); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	return shown
@@ -344,6 +346,8 @@ func TestOpen_IsRightWithoutAManager(t *testing.T) {
 		toCome  = "still to come: update Secret one-proxy-files"
 		unknown = "which Machines are behind is not known"
 		other   = "http://next.example.com:3128"
+
+		incomparable = "whether a Machine is behind is not known while it has no KubeadmConfig with status.dataSecretName: "
 	)
 	proxy := func(change func(*corev1.Secret)) func(*testing.T, client.Client) {
 		return func(t *testing.T, api client.Client) { t.Helper(); edit(t, api, "one-http-proxy", change) }
@@ -373,6 +377,23 @@ func TestOpen_IsRightWithoutAManager(t *testing.T) {
 		},
 		"a Machine that is behind": {
 			kept: "one-md-b", behind: "1 Machine of MachineDeployment one-md has outdated proxy settings: one-md-b",
+		},
+		"a Machine whose KubeadmConfig names no data": {
+			kept: "one-cp-a", change: func(t *testing.T, api client.Client) {
+				t.Helper()
+				edit(t, api, "one-cp-a", func(o *bootstrapv1.KubeadmConfig) { o.Status.DataSecretName = "" })
+			},
+			behind: incomparable + "one-cp-a",
+		},
+		"a Machine whose KubeadmConfig is missing": {
+			kept: "one-md-b", change: func(t *testing.T, api client.Client) {
+				t.Helper()
+				config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one-md-b"}}
+				if err := api.Delete(t.Context(), config, client.DryRunAll); err != nil {
+					t.Fatal(err)
+				}
+			},
+			behind: incomparable + "one-md-b",
 		},
 		"a typo": {
 			change: proxy(func(s *corev1.Secret) { s.Data["pasword"] = []byte("x") }),

@@ -2,62 +2,102 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/duration"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/outdated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/reported"
 )
 
-// Table prints rows for people.
+// Table prints rows for people, those of a later call below the first ones.
 type Table struct {
 	// Namespaces adds the column of namespaces.
 	Namespaces bool
-	// Wide adds details about Machines that are behind, and the message of the condition.
+	// Wide adds the control planes and pools with Machines that are behind.
 	Wide bool
-	// Now is the time that ages are computed for.
-	Now time.Time
+	// All shows the columns that no row needs, too, with room for their cells: later rows may need both.
+	All bool
+
+	widths []int // of the columns, 0 if one is not shown; nil before the first rows
 }
 
-// Write prints rows below the names of the columns, which are left out with header false.
-func (t Table) Write(out io.Writer, header bool, rows ...reported.Row) error {
-	lines := make([][]string, 0, len(rows)+1)
-	if header {
-		lines = append(lines, t.columns("NAMESPACE", "NAME", "SECRET", "CONTROL-PLANE", "POOLS", "OLDEST",
-			"READY", "REASON", "PUBLISHED", "WARNING", "BEHIND", "MESSAGE"))
-	}
+// room is how wide cells of a column usually are.
+var room = map[string]int{"SECRET": 24, "READY": len("Unknown"), "POOLS": len("not patched"), "PUBLISHED": 12, "WARNING": 19}
+
+// Write prints rows as of now, the first ones below the names of the columns.
+func (t *Table) Write(out io.Writer, now time.Time, rows ...reported.Row) error {
+	lines := [][]string{{
+		"NAMESPACE", "NAME", "SECRET", "READY", "CONTROL-PLANE", "POOLS", "OLDEST", "PUBLISHED", "WARNING", "BEHIND", "PROBLEM",
+	}}
+	needed := make([]bool, len(lines[0]))
 	for _, r := range rows {
 		oldest := ""
 		if r.Oldest != nil {
-			oldest = duration.HumanDuration(t.Now.Sub(*r.Oldest))
+			oldest = duration.HumanDuration(now.Sub(*r.Oldest))
 		}
-		reason := r.Reason
-		if r.Paused {
-			reason = strings.TrimSpace(reason + " (paused)")
+		line := []string{
+			r.Namespace, r.Name, r.Secret, r.Status, cell(r.ControlPlane), cell(r.Pools), oldest, r.Published, r.Warning,
+			groups(r.Behind), problem(r),
 		}
-		lines = append(lines, t.columns(r.Namespace, r.Name, r.Secret, cell(r.ControlPlane), cell(r.Pools),
-			oldest, r.Status, reason, r.Published, r.Warning, groups(r.Behind), finding.OneLine(r.Message)))
+		for i, text := range line {
+			needed[i] = needed[i] || text != "" && text != cellCurrent && text != cellUnknown
+		}
+		lines = append(lines, line)
 	}
-	return write(out, lines)
+	widths := widthsOf(lines)
+	if t.widths != nil {
+		return write(out, lines[1:], t.widths)
+	}
+	t.widths = widths
+	for i, name := range lines[0] {
+		shown := needed[i] || t.All
+		switch name {
+		case "NAME", "SECRET", "READY", "PROBLEM":
+			shown = true
+		case "NAMESPACE":
+			shown = t.Namespaces
+		case "BEHIND":
+			shown = t.Wide
+		}
+		switch {
+		case !shown:
+			t.widths[i] = 0
+		case t.All:
+			t.widths[i] = max(widths[i], room[name])
+		}
+	}
+	return write(out, lines, t.widths)
 }
 
-// columns leaves out the optional columns that are off: the first, and the last two.
-func (t Table) columns(all ...string) []string {
-	if !t.Wide {
-		all = all[:len(all)-2]
+// problem says in words why the row is not as it should be, "" if it is.
+func problem(r reported.Row) string {
+	var words []string
+	if r.Paused {
+		words = append(words, "paused: unpause the Cluster (spec.paused, annotation "+clusterv1.PausedAnnotation+")")
 	}
-	if !t.Namespaces {
-		all = all[1:]
+	switch {
+	case r.Status == "" && !r.Paused:
+		words = append(words, "the manager has not reconciled this Cluster yet")
+	case r.Status != "" && !r.IsTrue():
+		words = append(words, strings.TrimSuffix(r.Reason+": "+finding.OneLine(r.Message), ": "))
 	}
-	return all
+	return strings.Join(words, "; ")
 }
+
+// Cells of a column that need not be shown.
+const (
+	cellCurrent = "up to date"
+	cellUnknown = "unknown"
+)
 
 // cell is a cell of the table.
 func cell(m reported.Machines) string {
@@ -65,11 +105,11 @@ func cell(m reported.Machines) string {
 	case reported.MachinesBehind:
 		return fmt.Sprintf("%d behind", m.Behind)
 	case reported.UpToDate:
-		return "up to date"
+		return cellCurrent
 	case reported.NotPatched:
 		return "not patched"
 	default:
-		return "unknown"
+		return cellUnknown
 	}
 }
 
@@ -96,22 +136,34 @@ func MachineTable(out io.Writer, behind []outdated.Group, now time.Time) error {
 			})
 		}
 	}
-	return write(out, lines)
+	return write(out, lines, widthsOf(lines))
 }
 
-func write(out io.Writer, lines [][]string) error {
-	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+// widthsOf returns the width of each column. It makes the cells printable.
+func widthsOf(lines [][]string) []int {
+	widths := make([]int, len(lines[0]))
 	for _, cells := range lines {
-		for i, text := range cells {
-			if cells[i] = printable(text); cells[i] == "" {
-				cells[i] = "-"
-			}
-		}
-		if _, err := fmt.Fprintln(table, strings.Join(cells, "\t")); err != nil {
-			return fmt.Errorf("writing table: %w", err)
+		for i := range cells {
+			cells[i] = cmp.Or(printable(cells[i]), "-")
+			widths[i] = max(widths[i], utf8.RuneCountInString(cells[i]))
 		}
 	}
-	if err := table.Flush(); err != nil {
+	return widths
+}
+
+// write prints the columns that have a width.
+func write(out io.Writer, lines [][]string, widths []int) error {
+	var text strings.Builder
+	for _, cells := range lines {
+		var line strings.Builder
+		for i, width := range widths {
+			if width > 0 {
+				fmt.Fprintf(&line, "%-*s   ", width, cells[i])
+			}
+		}
+		text.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	if _, err := io.WriteString(out, text.String()); err != nil {
 		return fmt.Errorf("writing table: %w", err)
 	}
 	return nil
