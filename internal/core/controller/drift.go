@@ -73,16 +73,31 @@ func (t *Topology) finish(ctx context.Context, done *Result, complete bool) (out
 			out.Add(contract.ReasonWaitingForObjects, "the topology controller has not created the control plane yet")
 		}
 		t.reportDrifts(&out, done.Reconciled)
-		if slices.ContainsFunc(out.Findings, waits) && !t.isReconciled() {
+		switch {
+		case meta.IsStatusConditionTrue(t.Cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition):
+		case slices.ContainsFunc(out.Findings, waits):
 			if err := t.reportCause(ctx, &out); err != nil {
 				return out, err
 			}
+		case !done.IsExplained():
+			t.reportAbsent(&out, done.Reconciled)
 		}
 	}
 	if len(plan.AnnotationOperations(t.Cluster.Annotations, want)) == 0 {
 		return out, nil
 	}
 	return out, t.Writer.Annotate(ctx, t.Cluster, want)
+}
+
+// reportAbsent names pools of the topology without an object: the control plane comes before them.
+func (t *Topology) reportAbsent(out *Outcome, objects []Reconciled) {
+	for _, pool := range t.Settings.Pools {
+		is := func(p plan.Pool) bool { return p.Kind == pool.Kind && p.Name == pool.Name }
+		has := func(o Reconciled) bool { return slices.ContainsFunc(o.Pools, is) }
+		if pool.UsesProxy() && !slices.ContainsFunc(objects, has) {
+			out.Add(contract.ReasonWaitingForObjects, "the topology controller has not created %s yet", pool)
+		}
+	}
 }
 
 // releases reports whether the Cluster asks for an end of a freeze that the webhook has missed.
@@ -141,11 +156,6 @@ func (t *Topology) reportDrifts(out *Outcome, objects []Reconciled) {
 }
 
 func waits(f finding.Finding) bool { return f.Reason == contract.ReasonWaitingForObjects }
-
-// isReconciled reports whether the topology controller has done all that it could.
-func (t *Topology) isReconciled() bool {
-	return meta.IsStatusConditionTrue(t.Cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
-}
 
 const (
 	// causeDelay is when to look again why the topology controller waits, because ClusterClasses are not watched.

@@ -124,12 +124,6 @@ func (c *Controller) isIdle(ctx context.Context, p *Pass) (bool, error) {
 	}), nil
 }
 
-// isComplete reports whether no object was missing.
-func (p *Pass) isComplete() bool {
-	return !slices.ContainsFunc(p.missing.Findings,
-		func(f finding.Finding) bool { return f.Reason == contract.ReasonWaitingForObjects })
-}
-
 // CheckCurrent is called before entries are removed, Machines are replaced or running nodes are restored, see the
 // function CheckCurrent. It asks the API server once a pass.
 func (p *Pass) CheckCurrent(ctx context.Context) error {

@@ -108,7 +108,7 @@ func (c *Controller) follow(ctx context.Context, p *Pass, done *Result) error {
 		}
 	}
 	if p.topology != nil {
-		found, err := p.topology.finish(ctx, done, p.isComplete())
+		found, err := p.topology.finish(ctx, done, !slices.ContainsFunc(p.missing.Findings, waits))
 		if done.Join(found); err != nil {
 			return err
 		}

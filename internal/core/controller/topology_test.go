@@ -392,7 +392,10 @@ func TestFinish_SaysWhatTheTopologyControllerWaitsFor(t *testing.T) {
 		again time.Duration
 		fails bool
 	}{
-		"nothing":                        {},
+		"nothing":                        {conditions: []metav1.Condition{done}},
+		"a pool without an object":       {found: []string{"has not created MachineDeployment workers of spec.topology yet"}},
+		"one that gets no proxy":         {change: func(t *Topology) { t.Settings.Pools[0].Override = contract.SecretNone }},
+		"the same, in a later pass":      {conditions: []metav1.Condition{waiting}, found: []string{"has not created MachineDeployment workers of spec.topology yet"}},
 		"no control plane":               {change: func(t *Topology) { t.View.ControlPlaneKind = "" }, conditions: []metav1.Condition{done}, found: []string{"has not created the control plane yet"}},
 		"a disabled Cluster":             {change: func(t *Topology) { t.View.Enabled = false }, drifts: lacking},
 		"three names":                    {drifts: drifting(Stale, "A", "B", "C"), conditions: []metav1.Condition{done}, found: []string{"has not updated T team/A, T team/B, T team/C to the current"}},

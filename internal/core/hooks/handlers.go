@@ -85,18 +85,13 @@ func read(common variables, templates []template) (t topology, enabled bool, err
 		})
 	}
 	if t.settings, err = settings.ReadSettings(source); err != nil {
-		_, err = settings.ReadSettings(inOrder(source))
+		// The topology controller sends pools in the order of a map, and calls again at once whenever a message changes.
+		slices.SortFunc(source.Pools, func(a, b settings.PoolSource) int {
+			return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+		})
+		_, err = settings.ReadSettings(source)
 	}
 	return t, true, err //nolint:wrapcheck // it names the field
-}
-
-// inOrder puts pools into a stable order: the topology controller sends them in the order of a map, and calls again at
-// once whenever a message changes.
-func inOrder(s settings.Source) settings.Source {
-	slices.SortFunc(s.Pools, func(a, b settings.PoolSource) int {
-		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
-	})
-	return s
 }
 
 // variables are the two that are read of a list, in JSON: that of the product, and the builtin one.

@@ -106,7 +106,7 @@ func Read(kind, name string, object map[string]any) Facts {
 	for _, path := range r.ranges {
 		reader.firstNetwork(path)
 	}
-	reader.hasNodes(r)
+	reader.CoversPods = r.pods && slices.ContainsFunc(reader.Entries, func(f noproxy.Fact) bool { return f.Node })
 	for _, path := range r.hosts {
 		reader.each(path, add(&reader.Entries, false))
 	}
@@ -137,12 +137,6 @@ type reader struct {
 	where   string
 	visited int
 	given   int
-}
-
-// hasNodes sets the facts that the found node networks imply.
-func (r *reader) hasNodes(of row) {
-	found := slices.ContainsFunc(r.Entries, func(f noproxy.Fact) bool { return f.Node })
-	r.CoversPods = of.pods && found
 }
 
 // place is the place of a path in the object.
