@@ -118,7 +118,7 @@ func (s *Step) follow(ctx context.Context, p *controller.Pass) (out controller.O
 	if err != nil || !reached {
 		return out, err
 	}
-	out.Find(decision.Findings...)
+	out.AddAll(decision.Findings...)
 	if decision.Changes || len(out.Findings) > 0 {
 		out.RequeueIn(lookDelay)
 	}

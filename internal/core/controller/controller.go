@@ -57,7 +57,7 @@ type Config struct {
 	// Admission reports that webhooks run as well. A running control plane is then updated in the request that rolls
 	// it.
 	Admission bool
-	// Steps are those of other packages, which run in this order at the end of each pass.
+	// Steps are those of other packages, which run in this order once the decisions are applied.
 	Steps []Step
 	// Recorder emits events.
 	Recorder events.EventRecorder
@@ -85,7 +85,7 @@ type Step interface {
 type Controller struct {
 	Config
 
-	// guarded is Client.
+	// guarded is Client, which counts contested writes.
 	guarded  *backoff.Client
 	reader   Reader
 	writer   *Writer

@@ -153,7 +153,7 @@ func (c *Controller) decideObject(ctx context.Context, p *Pass, o Object, want p
 		Running: o.Running, Busy: o.Busy, Rolls: o.RollsNow(c.Now()), Deleted: !o.GetDeletionTimestamp().IsZero(),
 	}
 	switch {
-	case !o.IsTopologyOwned(), p.topology == nil && p.View.Enabled: // decided below
+	case !o.IsTopologyOwned(), p.topology == nil && p.View.Enabled: // decided below, as is a KubeadmConfig of a Machine
 	case p.topology == nil:
 		return one, out, nil
 	case o.IsOfMachine():
@@ -194,7 +194,7 @@ func (c *Controller) accept(p *Pass, one *Reconciled, decision plan.Decision, ou
 			one.Waits = &f
 			continue
 		}
-		out.Find(f)
+		out.AddAll(f)
 	}
 	if decision.Waits {
 		out.RequeueIn(one.RollsIn(c.Now()))

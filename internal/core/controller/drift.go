@@ -181,7 +181,7 @@ func (t *Topology) reportCause(ctx context.Context, out *Outcome) error {
 	reconciled := meta.FindStatusCondition(t.Cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
 	switch {
 	case ready != nil && ready.Status != metav1.ConditionTrue:
-		out.Find(finding.Finding{
+		out.AddAll(finding.Finding{
 			Reason: contract.ReasonWaitingForObjects,
 			Message: fmt.Sprintf("ClusterClass %s is not ready, its condition %s has reason %s: %s", key, ready.Type,
 				ready.Reason, finding.Line(ready.Message, maxCause)),

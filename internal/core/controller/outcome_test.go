@@ -14,7 +14,7 @@ import (
 func TestJoin_KeepsTheEarliestAndTheLast(t *testing.T) {
 	t.Parallel()
 	var o Outcome
-	o.Find(finding.Finding{Message: "0"})
+	o.AddAll(finding.Finding{Message: "0"})
 	if o.IsExplained() {
 		t.Error("a note is a reason")
 	}

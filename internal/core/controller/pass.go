@@ -105,10 +105,10 @@ func orphansOf(objects []Object, patched []bootstrapv1.KubeadmConfigTemplate) (o
 	return orphans
 }
 
-// isIdle reports whether a Cluster without the label has nothing of ours. It has no condition, and none of the entries
-// that may be left without one: by a process that was killed, by a webhook that patched objects before the first
-// pass saw them, or by Cluster API, which copies templates as its cache shows them.
-func (c *Controller) isIdle(ctx context.Context, p *Pass) (bool, error) {
+// hasNothingOfOurs reports whether a Cluster without the label has nothing of ours: no condition, and none of the entries
+// that may be left without one: by a process that was killed, by a webhook that patched objects before the first pass
+// saw them, or by Cluster API, which copies templates as its cache shows them.
+func (c *Controller) hasNothingOfOurs(ctx context.Context, p *Pass) (bool, error) {
 	if _, frozen := settings.FreezeOf(p.Cluster.Annotations); p.View.Enabled || frozen || HasCondition(p.Cluster) ||
 		slices.ContainsFunc(c.Steps, func(step Step) bool { return step.Needs(p.Cluster) }) {
 		return false, nil
@@ -152,7 +152,7 @@ func (c *Controller) resolve(ctx context.Context, p *Pass, override, pool string
 	resolution, err := c.Memory.Resolve(ctx, resolver, p.View, p.Options, override)
 	if found := finding.Of(err); len(found) > 0 {
 		count(c.Resolved, found[0].Reason)
-		out.Find(found...)
+		out.AddAll(found...)
 		if found.Has(contract.ReasonSettingsNotFound) {
 			out.RequeueIn(c.reporter.memory.missingDelay())
 		}

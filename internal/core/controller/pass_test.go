@@ -106,7 +106,7 @@ func (needing) Needs(*clusterv1.Cluster) bool { return true }
 func TestIsIdle_NotWhileAStepIsNeeded(t *testing.T) {
 	t.Parallel()
 	c := &Controller{Config: Config{Steps: []Step{needing{}}}, writer: &Writer{}}
-	if idle, err := c.isIdle(t.Context(), c.newPass(&clusterv1.Cluster{}, settings.Cluster{})); err != nil || idle {
+	if idle, err := c.hasNothingOfOurs(t.Context(), c.newPass(&clusterv1.Cluster{}, settings.Cluster{})); err != nil || idle {
 		t.Errorf("idle %v, error %v", idle, err)
 	}
 }
@@ -136,7 +136,7 @@ func TestIsIdle_NotWhileACopyHasTheProxy(t *testing.T) {
 		if err := c.gather(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
-		if idle, err := c.isIdle(t.Context(), p); err != nil || idle != test.idle {
+		if idle, err := c.hasNothingOfOurs(t.Context(), p); err != nil || idle != test.idle {
 			t.Errorf("%s: idle %v, error %v", name, idle, err)
 		}
 	}
@@ -360,7 +360,7 @@ func TestWaiting_IsANoteWhileAllNodesHaveTheFiles(t *testing.T) {
 			p.Options.Rollout = test.rollout
 			one, out := Reconciled{Object: NewObject(object, test.kind, true)}, Outcome{}
 			c.accept(p, &one, plan.Decision{Findings: []finding.Finding{waits, other}}, &out)
-			out.Find(waiting([]Reconciled{one}, test.behind)...)
+			out.AddAll(waiting([]Reconciled{one}, test.behind)...)
 			want := map[string]int{other.Reason: 1, waits.Reason: 1}
 			if test.note {
 				want = map[string]int{other.Reason: 1, "": 1}
@@ -411,7 +411,7 @@ func TestRun_LeavesAPausedClusterAlone(t *testing.T) {
 		"with a typo in it": {contract.LabelEnabled: "yes"},
 	} {
 		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: clusterv1.ClusterSpec{Paused: new(true)}}
-		if done, err := (&Controller{}).run(t.Context(), cluster); err != nil || !done.idle || done.gone {
+		if done, err := (&Controller{}).run(t.Context(), cluster); err != nil || !done.silent || done.gone {
 			t.Errorf("%s: %+v, %v", name, done, err)
 		}
 	}

@@ -34,7 +34,7 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) 
 		return ctrl.Result{}, c.releaseDeleted(ctx, settings.ClusterOf(cluster))
 	}
 	done, err := c.run(ctx, cluster)
-	if done.idle {
+	if done.silent {
 		return ctrl.Result{}, err
 	}
 	return c.conclude(ctx, cluster, done, err)
@@ -46,7 +46,7 @@ func (c *Controller) run(ctx context.Context, cluster *clusterv1.Cluster) (done 
 	view := settings.ClusterOf(cluster)
 	switch {
 	case view.Paused:
-		return Result{idle: true}, nil
+		return Result{silent: true}, nil
 	case view.Unclear != nil:
 		return done, view.Unclear
 	}
@@ -55,10 +55,10 @@ func (c *Controller) run(ctx context.Context, cluster *clusterv1.Cluster) (done 
 		return c.reportInvalid(ctx, p, err)
 	}
 	if err := c.gather(ctx, p); err != nil {
-		return Result{idle: !view.Enabled}, err // without the label there may be no condition to report it in
+		return Result{silent: !view.Enabled}, err // without the label there may be no condition to report it in
 	}
-	if idle, err := c.isIdle(ctx, p); err != nil || idle {
-		return Result{idle: true}, err
+	if nothing, err := c.hasNothingOfOurs(ctx, p); err != nil || nothing {
+		return Result{silent: true}, err
 	}
 	// What is decided before an error is applied: a pool that cannot be looked at does not hold up the others.
 	if err := errors.Join(c.decide(ctx, p, &done), c.apply(ctx, p, &done)); err != nil {
@@ -71,22 +71,22 @@ func (c *Controller) run(ctx context.Context, cluster *clusterv1.Cluster) (done 
 		done.gone = !done.IsExplained()
 		return done, nil
 	}
-	done.Find(finding.Notes(settings.Mendable(done.Warnings))...)
+	done.AddAll(finding.Notes(settings.Mendable(done.Warnings))...)
 	done.Warnings = nil
-	done.Find(settings.CheckNames(cluster.Labels, settings.SourceOf(cluster))...)
-	done.Find(checkNames(p.objects)...)
+	done.AddAll(settings.CheckNames(cluster.Labels, settings.SourceOf(cluster))...)
+	done.AddAll(checkNames(p.objects)...)
 	done.summarize(view, len(p.missing.Findings) > 0)
 	return done, nil
 }
 
 // reportInvalid reports about settings that cannot be read, and about the proxy Secret as far as its name is known.
 func (c *Controller) reportInvalid(ctx context.Context, p *Pass, cause error) (done Result, err error) {
-	done.Find(finding.Of(cause)...)
+	done.AddAll(finding.Of(cause)...)
 	if p.View.Topology { // its variable may name another Secret
 		return done, nil
 	}
 	_, found, err := c.resolve(ctx, p, "", "")
-	done.Find(found.Findings...)
+	done.AddAll(found.Findings...)
 	done.RequeueIn(found.RequeueAfter)
 	return done, err
 }
@@ -124,7 +124,7 @@ func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, d
 	requeue := done.RequeueAfter
 	if err == nil {
 		contested, again := c.guarded.Contested(client.ObjectKeyFromObject(cluster))
-		done.Find(contested...)
+		done.AddAll(contested...)
 		done.RequeueIn(again)
 		requeue = done.RequeueAfter
 		if done.gone && len(contested) == 0 {
@@ -176,7 +176,7 @@ func (c *Controller) Preview(ctx context.Context, cluster *clusterv1.Cluster) (P
 		done.Findings, err = found, nil
 	}
 	preview := Preview{Result: done}
-	if err == nil && !done.idle && !done.gone {
+	if err == nil && !done.silent && !done.gone {
 		preview.Condition = finding.ConditionOf(done.Findings, done.summary)
 	}
 	return preview, err
@@ -219,8 +219,8 @@ type Result struct {
 	expires, changed time.Time
 	// summary is the message of the condition if no finding has a reason.
 	summary string
-	// idle reports that there is nothing to report, whether the pass has ended with an error or not.
-	idle bool
+	// silent reports that there is nothing to report, whether the pass has ended with an error or not.
+	silent bool
 	// gone reports that the condition is to be removed.
 	gone bool
 }
@@ -245,7 +245,7 @@ func (r *Result) summarize(cluster settings.Cluster, unsupported bool) {
 		}
 	}
 	if !r.IsExplained() {
-		r.Find(finding.Unconfigured(cluster.Namespace+"/"+cluster.Name, counted, unsupported)...)
+		r.AddAll(finding.Unconfigured(cluster.Namespace+"/"+cluster.Name, counted, unsupported)...)
 	}
 	r.summary = finding.Summary(counted)
 }
@@ -304,8 +304,8 @@ func (o *Outcome) Add(reason, format string, args ...any) {
 // Note adds a finding that changes no reason.
 func (o *Outcome) Note(format string, args ...any) { o.Add("", format, args...) }
 
-// Find adds findings.
-func (o *Outcome) Find(found ...finding.Finding) { o.Findings = append(o.Findings, found...) }
+// AddAll adds findings.
+func (o *Outcome) AddAll(found ...finding.Finding) { o.Findings = append(o.Findings, found...) }
 
 // RequeueIn asks for a pass after a time, or earlier; 0 asks for none.
 func (o *Outcome) RequeueIn(after time.Duration) {
@@ -314,7 +314,7 @@ func (o *Outcome) RequeueIn(after time.Duration) {
 	}
 }
 
-// Join adds the outcome of a later step.
+// Join adds the outcome of a later step, which may have ended with an error.
 func (o *Outcome) Join(later Outcome) {
 	o.Findings = append(o.Findings, later.Findings...)
 	o.Warnings = append(o.Warnings, later.Warnings...)

@@ -59,9 +59,9 @@ func (c *Controller) rollOut(ctx context.Context, p *Pass, done *Result) (out Ou
 	}
 	done.Behind, done.expires, done.changed = &p.Behind, p.expires, changed
 	if sentence := outdated.Sentence(p.Behind); sentence != "" {
-		out.Find(finding.Finding{Message: sentence, Progress: true})
+		out.AddAll(finding.Finding{Message: sentence, Progress: true})
 	}
-	out.Find(waiting(p.Reconciled, p.Behind)...)
+	out.AddAll(waiting(p.Reconciled, p.Behind)...)
 	return out, nil
 }
 

@@ -143,7 +143,7 @@ func (s *Secrets) Ensure(ctx context.Context, name string, resolution settings.R
 	s.ensured[name] = true
 	out, err := s.write(ctx, name, resolution)
 	if found := finding.Of(err); len(found) > 0 {
-		out.Find(found...)
+		out.AddAll(found...)
 		return out, nil
 	}
 	return out, err

@@ -170,13 +170,13 @@ func (t *Topology) inspect(o Object, want plan.Want) (one Reconciled, out Outcom
 	case t.isFrozen(o) && patch.Unsupported(o.Spec) == "":
 		t.reportFreeze(&out, o, contract.ReasonWaitingForRollout, "waits for")
 	case decision.Recipe == nil:
-		out.Find(decision.Report()...) // else there is a finding about the settings
+		out.AddAll(decision.Report()...) // else there is a finding about the settings
 	case !patched:
 		one.Drift = Lacking
 	case !plan.Carries(o.Spec, *decision.Recipe):
 		one.Drift = Stale
 	case len(decision.Edits) == 0:
-		out.Find(decision.Report()...)
+		out.AddAll(decision.Report()...)
 		one.Recipe, one.Secret = decision.Recipe, decision.Secret
 	}
 	if decision.Resolution != nil && !t.isFrozen(o) {

@@ -67,7 +67,7 @@ func (p *pass) conclude(ctx context.Context, contested []finding.Finding, err er
 		p.out.Findings = nil
 		p.out.Add(contract.ReasonInternalError, "Please check controller logs for errors")
 	}
-	p.out.Find(contested...)
+	p.out.AddAll(contested...)
 	condition := finding.ConditionWith(p.out.Findings, output.ReasonPublished, p.summary())
 	changed, failed := p.condition.Set(ctx, p.cluster, condition)
 	if changed {
@@ -95,7 +95,7 @@ func (p *pass) run(ctx context.Context) (idle bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	p.out.Find(result.Findings...)
+	p.out.AddAll(result.Findings...)
 	if err := p.annotate(ctx, result); err != nil {
 		return false, err
 	}
@@ -124,7 +124,7 @@ func (p *pass) run(ctx context.Context) (idle bool, err error) {
 func (p *pass) make(ctx context.Context) (result output.Result, err error) {
 	if p.view.Enabled {
 		if p.request, err = output.Read(p.view.Annotations); err != nil {
-			p.out.Find(finding.Of(err)...)
+			p.out.AddAll(finding.Of(err)...)
 			return p.kept(), nil
 		}
 	}
@@ -133,7 +133,7 @@ func (p *pass) make(ctx context.Context) (result output.Result, err error) {
 	}
 	resolution, err := p.resolve(ctx)
 	if found := finding.Of(err); len(found) > 0 {
-		p.out.Find(found...)
+		p.out.AddAll(found...)
 		return output.Kept(p.request, p.cluster.Name), nil
 	}
 	if err != nil {

@@ -216,10 +216,7 @@ func (r *running) handRotate(t *testing.T, good map[string][]byte) {
 		t.Errorf("processes of services were %v, are %v", before, after)
 	}
 	for _, n := range r.nodes() {
-		r.first.kubectl(t, "run", "count-"+n.name, "--image="+probeImage,
-			`--overrides={"spec": {"nodeName": "`+n.host+`", "automountServiceAccountToken": false, "tolerations": [{"operator": "Exists"}]}}`,
-			"--", "count")
-		r.first.kubectl(t, "wait", "--for=condition=Ready", "pod/count-"+n.name, "--timeout=5m")
+		r.count(t, n)
 	}
 	r.proxyTakes(t, handed)
 	for _, n := range r.nodes() {
@@ -235,6 +232,15 @@ func (r *running) handRotate(t *testing.T, good map[string][]byte) {
 			t.Errorf("%s keeps the old password in %s", n.name, out)
 		}
 	}
+}
+
+// count runs a Pod on a node that counts, and shows later that nothing has restarted it.
+func (r *running) count(t *testing.T, n node) {
+	t.Helper()
+	r.first.kubectl(t, "run", "count-"+n.name, "--image="+probeImage,
+		`--overrides={"spec": {"nodeName": "`+n.host+`", "automountServiceAccountToken": false, "tolerations": [{"operator": "Exists"}]}}`,
+		"--", "count")
+	r.first.kubectl(t, "wait", "--for=condition=Ready", "pod/count-"+n.name, "--timeout=5m")
 }
 
 // proxyTakes has the proxy take one password and no other.
@@ -348,6 +354,7 @@ func (r *running) handDrift(t *testing.T, _ map[string][]byte) {
 func (r *running) handCut(t *testing.T, _ map[string][]byte) {
 	t.Helper()
 	r.report.Step(t, stepHandCut)
+	r.stillCounts(t, r.worker)
 	want := r.files(t, handed)
 	want[contract.KeyProxyEnv] = bytes.ReplaceAll(want[contract.KeyProxyEnv], []byte("NO_PROXY=\""), []byte("NO_PROXY=\"power.example.org,"))
 	version := r.hand(t, want)
@@ -362,6 +369,8 @@ func (r *running) handCut(t *testing.T, _ map[string][]byte) {
 	if env := r.worker.Environ(t, "containerd"); !strings.Contains(env["NO_PROXY"], "power.example.org") {
 		t.Errorf("containerd has NO_PROXY %s", env["NO_PROXY"])
 	}
+	r.first.kubectl(t, "delete", "pod", "count-"+r.worker.name, "--now") // the power has restarted it
+	r.count(t, r.worker)
 }
 
 // handLeave takes the product from both nodes, gives it to them, takes it again, and ends with what bootstrap wrote.
