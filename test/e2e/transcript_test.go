@@ -138,7 +138,7 @@ func TestTranscript(t *testing.T) {
 	r.runs(t, second, mgmt.SystemNamespace)
 	s.say("No Machine is replaced:")
 	c.staysCalm(t, machines)
-	s.status(t, "up to date")
+	s.status(t, "True    infrastructure-kind")
 
 	s.say("### Uninstall")
 	s.say("Remove the label first:")
