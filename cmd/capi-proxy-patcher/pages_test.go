@@ -453,7 +453,7 @@ func TestReadme_ShortestWayIsThatOfTheStartPage(t *testing.T) {
 			t.Errorf("docs/start.md has no command %s", command)
 		}
 	}
-	if len(commands) != 5 {
+	if len(commands) != 4 {
 		t.Errorf("%d commands", len(commands))
 	}
 }

@@ -28,15 +28,19 @@ const fromEnvironment = "env"
 
 type secretOptions struct {
 	from, name, namespace string
+	// values are those of flags by the key of a proxy Secret; of password and certificates they are names of files.
+	values map[string]*string
 }
 
 func newSecret(streams kit.Streams) *cobra.Command {
 	var o secretOptions
 	cmd := &cobra.Command{
-		Use:   "secret --from FILE",
-		Short: "Print a proxy Secret with the settings of another system",
-		Long: `Reads the proxy settings of another system and writes a proxy Secret with them to standard output. It
-recognizes the form: httpProxyConfig of AKS; topology of a Cluster; Cluster of EKS Anywhere; TanzuKubernetesCluster and
+		Use:   "secret --http-proxy URL | --from FILE",
+		Short: "Print a labelled proxy Secret",
+		Long: `Writes a proxy Secret with its label to standard output: with the values of flags, or with the settings of
+another system. A password is read from a file, since other users of the machine can read a command line.
+
+--from recognizes the form: httpProxyConfig of AKS; topology of a Cluster; Cluster of EKS Anywhere; TanzuKubernetesCluster and
 variables of TKG; Proxy and install-config of OpenShift; Helm values; variables such as HTTP_PROXY in a list, a mapping,
 a Secret or ConfigMap, a shell file, a drop-in of systemd or the shell (env). A shell file is not executed.
 
@@ -45,7 +49,9 @@ left out because they are composed anyway, the keys about proxies or certificate
 lint. The output holds the credentials of the proxy.
 
 Exit status: 0 success, 1 something cannot be read or used (nothing is written), 2 wrong usage.`,
-		Example: `  capi-proxy-patcher secret --from aks-proxy-config.json --namespace team-a | kubectl apply -f -
+		Example: `  capi-proxy-patcher secret --namespace team-a --http-proxy http://proxy.example.com:3128 | kubectl apply -f -
+  capi-proxy-patcher secret --http-proxy http://proxy.example.com:3128 --username node --password-file password.txt
+  capi-proxy-patcher secret --from aks-proxy-config.json --namespace team-a | kubectl apply -f -
   kubectl get secret prod-config-values -o yaml | capi-proxy-patcher secret --from -
   capi-proxy-patcher secret --from env`,
 		Args: kit.NoArgs,
@@ -55,26 +61,50 @@ Exit status: 0 success, 1 something cannot be read or used (nothing is written),
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.from, "from", "", "file to read, - for standard input, env for the variables of the shell")
+	o.values = map[string]*string{
+		contract.KeyHTTPProxy:  f.String("http-proxy", "", "URL of the proxy, without a user"),
+		contract.KeyHTTPSProxy: f.String("https-proxy", "", "URL of the proxy for https; defaults to --http-proxy"),
+		contract.KeyNoProxy:    f.String("no-proxy", "", "hosts and networks without the proxy, beside those of the Cluster"),
+		contract.KeyUsername:   f.String("username", "", "user of the proxy"),
+		contract.KeyPassword:   f.String("password-file", "", "file with the password, - for standard input"),
+		contract.KeyTrustedCA:  f.String("trusted-ca", "", "file with certificates that nodes trust, - for standard input"),
+	}
+	f.StringVar(&o.from, "from", "", "file with the settings of another system, - for standard input, env for the "+
+		"variables of the shell")
 	f.StringVar(&o.name, "name", "", "name of the Secret; defaults to CLUSTER-http-proxy if the input names a cluster, "+
 		"else http-proxy")
-	f.StringVar(&o.namespace, "namespace", "", "namespace of the Secret; defaults to that of the input, if it has one")
+	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the Secret; defaults to that of the input, if it has one")
 	return cmd
 }
 
 func runSecret(ctx context.Context, o secretOptions, now time.Time, streams kit.Streams) error {
-	if o.from == "" {
-		return kit.Usage(errors.New("no input; use --from FILE, --from - for standard input, or --from env"))
+	given := false
+	for _, value := range o.values {
+		given = given || *value != ""
+	}
+	switch {
+	case given == (o.from != ""):
+		return kit.Usage(errors.New("use either --http-proxy URL, or --from FILE, - or env"))
+	case strings.Contains(*o.values[contract.KeyHTTPProxy]+*o.values[contract.KeyHTTPSProxy], "@"):
+		return kit.Usage(errors.New("the URL has a user; use --username and --password-file"))
 	}
 	for _, name := range []string{o.name, o.namespace} {
 		if problems := validation.IsDNS1123Subdomain(name); name != "" && len(problems) > 0 {
 			return kit.Usage(fmt.Errorf("%q cannot be a name: %s", name, problems[0]))
 		}
 	}
-	result, err := readForeign(o.from, streams)
-	if err != nil {
+	var (
+		result foreign.Result
+		err    error
+	)
+	if given {
+		result.Data, err = o.read(streams)
+	} else if result, err = readForeign(o.from, streams); err != nil {
 		from := map[string]string{"-": "standard input", fromEnvironment: "the environment"}[o.from]
-		return fmt.Errorf("reading proxy settings from %s: %w", cmp.Or(from, o.from), err)
+		err = fmt.Errorf("reading proxy settings from %s: %w", cmp.Or(from, o.from), err)
+	}
+	if err != nil {
+		return err
 	}
 	text, err := yaml.Marshal(proxySecret(o, result))
 	if err != nil {
@@ -92,12 +122,30 @@ func runSecret(ctx context.Context, o secretOptions, now time.Time, streams kit.
 	}
 	_, _ = fmt.Fprint(streams.Err, report.Links())
 	if report.Summary.Rejections > 0 {
-		return errors.New("reading proxy settings: nothing is printed, because the settings are rejected")
+		return errors.New("nothing is printed, because the settings are rejected")
 	}
 	if _, err := streams.Manifests().Write(text); err != nil {
 		return fmt.Errorf("writing output: %w", err)
 	}
 	return nil
+}
+
+// read returns the data of the Secret by flags.
+func (o secretOptions) read(streams kit.Streams) (map[string]string, error) {
+	data := map[string]string{}
+	for key, flag := range o.values {
+		value := *flag
+		if value != "" && (key == contract.KeyPassword || key == contract.KeyTrustedCA) {
+			text, err := kit.ReadFile(value, streams.In)
+			if value = strings.TrimRight(string(text), "\r\n"); err != nil || value == "" {
+				return nil, cmp.Or(err, fmt.Errorf("the file for key %s is empty", key))
+			}
+		}
+		if value != "" {
+			data[key] = value
+		}
+	}
+	return data, nil
 }
 
 func readForeign(from string, streams kit.Streams) (foreign.Result, error) {

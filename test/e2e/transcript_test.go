@@ -188,9 +188,8 @@ func (s *transcript) labels(t *testing.T, c *cluster) {
 	t.Helper()
 	s.say("### Label a Cluster")
 	s.say("Cluster `prod` runs, with one control-plane Machine and two workers:")
-	s.do(t, "kubectl --namespace transcript create secret generic http-proxy --from-literal=httpProxy=http://proxy.corp.example:3128 "+
-		"--from-literal=username=node --from-literal=password=first\n"+
-		"kubectl --namespace transcript label secret http-proxy capi-proxy-patcher.io/proxy=")
+	s.do(t, "echo first | capi-proxy-patcher secret --namespace transcript --http-proxy http://proxy.corp.example:3128 "+
+		"--username node --password-file - |\n  kubectl apply -f -")
 	s.say("This is what the label would do:")
 	s.do(t, "kubectl --namespace transcript label cluster prod capi-proxy-patcher.io/enabled=true --dry-run=client -o yaml |\n"+
 		"  capi-proxy-patcher plan --namespace transcript --cluster prod -f -")

@@ -112,7 +112,7 @@ func runStartPage(t *testing.T, runs bool, says map[string]string) {
 			t.Errorf("no command with %q prints %q: %q", part, want, said)
 		}
 	}
-	if len(commands) != 10 {
+	if len(commands) != 9 {
 		t.Errorf("%d commands: %q", len(commands), commands)
 	}
 	c.eventuallyAsBefore(t, before)

@@ -22,6 +22,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	outputs "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/output"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/golden"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/pki"
 )
 
 // outputOf is the output that the system of an example reads.
@@ -161,6 +162,50 @@ func TestSecret_TakesNameAndNamespace(t *testing.T) {
 	} {
 		if status, stdout, _ := run(t, input, args...); status != 2 || stdout != "" {
 			t.Errorf("%v: exit status %d, output %s", args, status, stdout)
+		}
+	}
+}
+
+// TestSecret_TakesFlags has passwords in files only: a command line is seen by every user of a machine.
+func TestSecret_TakesFlags(t *testing.T) {
+	t.Parallel()
+	const proxy = "--http-proxy http://p.example.com:1 "
+	certificate, empty := filepath.Join(t.TempDir(), "ca.pem"), filepath.Join(t.TempDir(), "empty")
+	authority := pki.Text(t)
+	for name, text := range map[string]string{certificate: authority, empty: "\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for args, want := range map[string]string{
+		proxy: "map[httpProxy:http://p.example.com:1]",
+		proxy + "--https-proxy http://q.example.com:2 --no-proxy a.example,10.0.0.0/8": "map[httpProxy:http://p.example.com:1 " +
+			"httpsProxy:http://q.example.com:2 noProxy:a.example,10.0.0.0/8]",
+		proxy + "--username u --password-file -": "map[httpProxy:http://p.example.com:1 password:s3cr username:u]",
+		"--trusted-ca " + certificate:            fmt.Sprintf("map[trustedCA:%s]", strings.TrimSpace(authority)),
+	} {
+		status, stdout, stderr := run(t, "s3cr\r\n", append([]string{"secret", "-n", "team-a"}, strings.Fields(args)...)...)
+		if got := fmt.Sprintf("%s", dataOf(t, stdout)); status != 0 || stderr != "" || got != want {
+			t.Errorf("%s: exit status %d, standard error %s, got %s, want %s", args, status, stderr, got, want)
+		}
+		for _, part := range []string{"capi-proxy-patcher.io/proxy: \"\"\n", "name: http-proxy\n", "namespace: team-a\n"} {
+			if !strings.Contains(stdout, part) {
+				t.Errorf("%s: no %q in\n%s", args, part, stdout)
+			}
+		}
+	}
+	for args, want := range map[string]string{
+		proxy + "--from -": "2 capi-proxy-patcher: use either --http-proxy URL, or --from FILE, - or env\n",
+		"":                 "2 capi-proxy-patcher: use either",
+		"--http-proxy http://u:s3cr@p.example.com:1": "2 capi-proxy-patcher: the URL has a user; use --username and --password-file\n",
+		proxy + "--password s3cr":                    "2 capi-proxy-patcher: unknown flag: --password\n",
+		proxy + "--password-file " + empty:           "1 capi-proxy-patcher: the file for key password is empty\n",
+		proxy + "--trusted-ca " + empty + "x":        "1 capi-proxy-patcher: reading input: open ",
+		"--http-proxy p.example.com:1":               "1 rejection: Secret http-proxy, key httpProxy: the scheme is missing",
+	} {
+		status, stdout, stderr := run(t, "", append([]string{"secret"}, strings.Fields(args)...)...)
+		if got := fmt.Sprint(status, " ", stderr); !strings.HasPrefix(got, want) || stdout != "" || strings.Contains(got, "s3cr") {
+			t.Errorf("%s: got %s, want %s; output %s", args, got, want, stdout)
 		}
 	}
 }
