@@ -277,7 +277,10 @@ func TestRun_NamesWhatIsBroken(t *testing.T) {
 			w.cluster().DeletionTimestamp, w.cluster().Finalizers = new(metav1.NewTime(noon)), []string{clusterv1.ClusterFinalizer}
 		}},
 		"a Secret without label": {"proxy-secrets", check.Warning, func(w *world) { w.rows[0].Warning = "unlabelled-secret" }},
-		"no label":               {"cluster-label", check.Failed, func(w *world) { w.objects["cluster"].SetLabels(nil) }},
+		"its Secret without it": {"cluster-secret", check.Warning, func(w *world) {
+			w.rows[0].Warning, w.rows[0].Secret = "unlabelled-secret", "team-a/http-proxy"
+		}},
+		"no label": {"cluster-label", check.Failed, func(w *world) { w.objects["cluster"].SetLabels(nil) }},
 		"a bad label": {"cluster-label", check.Failed, func(w *world) {
 			w.objects["cluster"].SetLabels(map[string]string{"capi-proxy-patcher.io/enabled": "yes"})
 		}},
@@ -309,6 +312,10 @@ func TestRun_NamesWhatIsBroken(t *testing.T) {
 			needs := test.want == check.Failed || test.want == check.Warning
 			if needs != (got.Do != "") || needs != strings.Contains(got.Link, "/docs/troubleshooting.md#") {
 				t.Errorf("%+v has no advice, or needs none", got)
+			}
+			if name == "its Secret without it" &&
+				got.Do != "kubectl label secret http-proxy capi-proxy-patcher.io/proxy= -n team-a" {
+				t.Errorf("it says do: %s", got.Do)
 			}
 			if name == "a bad label" && !strings.HasSuffix(got.Link, "#bad-label") {
 				t.Errorf("the link is %s", got.Link)

@@ -3,6 +3,7 @@ package check
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -77,6 +78,9 @@ func secretOf(row reported.Row) Result {
 	case row.Warning != "":
 		result := warning("the settings have warning %s", row.Warning)
 		result.Link = kit.Link(row.Warning)
+		if namespace, name, _ := strings.Cut(row.Secret, "/"); row.Warning == unlabelled {
+			result.Do = fmt.Sprintf("kubectl label secret %s %s= -n %s", name, contract.LabelProxySecret, namespace)
+		}
 		return result
 	case row.Secret == "":
 		return skipped("no proxy Secret is in use")

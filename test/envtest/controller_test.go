@@ -116,7 +116,7 @@ func TestSecret_MayAppearLater(t *testing.T) {
 			})
 			if labels == nil {
 				c.eventuallyReports(contract.ReasonConfigured,
-					"has no label capi-proxy-patcher.io/proxy, so changes take up to 10 minutes (--sync-period) to take effect; label it")
+					"has no label capi-proxy-patcher.io/proxy, so changes take up to 10 minutes (--sync-period) to take effect; label it: kubectl label secret late capi-proxy-patcher.io/proxy= -n "+ns)
 			} else {
 				c.eventuallyReports(contract.ReasonConfigured)
 			}

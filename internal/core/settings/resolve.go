@@ -228,7 +228,8 @@ func Unlabelled(secrets ...*Secret) (found []finding.Finding) {
 				Code: CodeUnlabelledSecret, Place: finding.Place{Object: s.where()},
 				Message: fmt.Sprintf("it has no label %s, so changes take up to 10 minutes (--sync-period) to take effect",
 					contract.LabelProxySecret),
-				Advice: "label it",
+				Advice: strings.TrimSuffix(fmt.Sprintf("label it: kubectl label secret %s %s= -n %s", s.Name.Name,
+					contract.LabelProxySecret, s.Name.Namespace), " -n "),
 			})
 		}
 	}
@@ -245,8 +246,7 @@ func (r Resolver) notServed(candidates []types.NamespacedName) error {
 // missing returns the finding about a Secret that does not exist.
 func missing(format string, args ...any) error {
 	return finding.Errors{{
-		Reason: contract.ReasonSettingsNotFound, Code: CodeSecretNotFound,
-		Message: fmt.Sprintf(format, args...),
+		Reason: contract.ReasonSettingsNotFound, Code: CodeSecretNotFound, Message: fmt.Sprintf(format, args...),
 	}}
 }
 
@@ -263,14 +263,11 @@ func (r Resolver) notFound(candidates []types.NamespacedName) error {
 		strings.Join(names, " nor "), finding.Annotation(contract.AnnotationSecret))
 }
 
-func (r Resolver) compose(cluster Cluster, options Options, found,
-	installation *Secret,
-) (Resolution, error) {
+func (r Resolver) compose(cluster Cluster, options Options, found, installation *Secret) (Resolution, error) {
 	resolution := Resolution{Secret: *found}
 	proxy, unusable := r.Parsed.parse(found.Data)
 	resolution.Settings = proxy
 	resolution.Warnings = append(resolution.Warnings, of(found.where(), proxy.Warnings)...)
-
 	if r.Now != nil {
 		resolution.Warnings = append(resolution.Warnings, of(found.where(), proxy.TrustedCAWarnings(r.Now()))...)
 	}

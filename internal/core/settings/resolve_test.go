@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -466,7 +467,7 @@ func TestResolve_WarnsOfStaticPodsWithoutANodeNetwork(t *testing.T) {
 func TestResolve_SaysOfEachUnlabelledSecretThatItsChangesTakeTime(t *testing.T) {
 	t.Parallel()
 	const note = "unlabelled-secret: Secret %s: it has no label capi-proxy-patcher.io/proxy, so changes take up to " +
-		"10 minutes (--sync-period) to take effect; label it"
+		"10 minutes (--sync-period) to take effect; label it: kubectl label secret %s capi-proxy-patcher.io/proxy= -n %s"
 	cluster := settings.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com"}
 	own, system := "team/http-proxy", "system/default"
 	trust := map[string]string{"trustedCA": strings.Repeat("x", 10)}
@@ -510,7 +511,7 @@ func TestResolve_SaysOfEachUnlabelledSecretThatItsChangesTakeTime(t *testing.T) 
 				}
 			}
 			for _, secret := range test.want {
-				want = append(want, fmt.Sprintf(note, secret))
+				want = append(want, fmt.Sprintf(note, secret, path.Base(secret), path.Dir(secret)))
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -276,7 +276,7 @@ func TestFindings_SayOfAnUnlabelledSecretThatItsChangesTakeTime(t *testing.T) {
 			}
 			var got []string
 			for _, f := range report.Findings {
-				if f.Code == "unlabelled-secret" && f.Level == lint.Warning && f.Fix == "label it" {
+				if f.Code == "unlabelled-secret" && f.Level == lint.Warning && strings.HasSuffix(f.Fix, " capi-proxy-patcher.io/proxy= -n team") {
 					got = append(got, f.Object)
 				}
 			}
