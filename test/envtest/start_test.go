@@ -23,7 +23,7 @@ func TestStartPage_CommandsWork(t *testing.T) {
 	}{
 		"new": {false, map[string]string{
 			"get cluster": "3 of 3 pools and control planes have the proxy (Secret ", "proxy-files -o": ".corp.example.com\tuser",
-			"events": "ProxyConfigured", "status": "Configured", "explain": "registry.example.com",
+			"events": "ProxyConfigured", "status": "http-proxy   True", "explain": "registry.example.com",
 		}},
 		"running": {true, map[string]string{
 			"get cluster": "* KubeadmControlPlane NS/one waits for its next rollout, because changing it now would replace its " +
