@@ -1,21 +1,21 @@
 package contract
 
 import (
+	"cmp"
 	"runtime"
 	"runtime/debug"
 	"strings"
 )
 
-// release and commit are set by the linker: -X
-// github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract.release=v1.2.3. A commit that ends in -dirty
-// has changes. Without it the commit is the one that Go has recorded.
+// release and commit are set by the linker: -X MODULE/internal/core/contract.release=v1.2.3. A commit that ends in
+// -dirty has changes.
 //
 //nolint:gochecknoglobals // the linker can set nothing else
 var release, commit string
 
 // Build identifies this program.
 type Build struct {
-	// Version is the release, else the version that the Go module system recorded.
+	// Version is the release, else the version that Go recorded.
 	Version string `json:"version"`
 	// Commit is the commit of the source, and Modified that the source differs from it; empty if that is not recorded.
 	Commit   string `json:"commit,omitempty"`
@@ -29,9 +29,7 @@ type Build struct {
 func CurrentBuild() Build {
 	info := Build{Version: release, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if build, ok := debug.ReadBuildInfo(); ok {
-		if info.Version == "" {
-			info.Version = build.Main.Version
-		}
+		info.Version = cmp.Or(info.Version, build.Main.Version)
 		for _, setting := range build.Settings {
 			switch setting.Key {
 			case "vcs.revision":
@@ -44,11 +42,15 @@ func CurrentBuild() Build {
 	if commit != "" {
 		info.Commit, info.Modified = strings.CutSuffix(commit, "-dirty")
 	}
-	if info.Version == "" {
-		info.Version = "(devel)"
-	}
+	info.Version = cmp.Or(info.Version, "(devel)")
 	return info
 }
+
+// LabelVersion on the Lease of the manager is Label of the one that leads.
+const LabelVersion = "app.kubernetes.io/version"
+
+// Label returns the version as the value of a label.
+func (b Build) Label() string { return strings.Trim(strings.ReplaceAll(b.Version, "+", "_"), "()") }
 
 // String returns the version, the version of Go and the platform.
 func (b Build) String() string { return b.Version + " " + b.Go + " " + b.Platform }

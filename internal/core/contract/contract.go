@@ -22,12 +22,10 @@ const (
 	// Written by the user, and on generated Secrets by the product: it selects what the manager caches. Without it a
 	// change is noticed at the next resync.
 	LabelProxySecret = Domain + "/proxy"
-	// LabelDefaultProxy on a Namespace, with value DefaultProxyAllowed, lets its Clusters use the installation-wide
-	// Secret, and thereby everybody who can read Secrets there. Written by the operator; the manager's
-	// --default-proxy-namespaces may choose another label.
+	// LabelDefaultProxy on a Namespace, with value DefaultProxyAllowed, lets its Clusters, and who can read Secrets there,
+	// use the installation-wide Secret. The manager's --default-proxy-namespaces may choose another label.
 	LabelDefaultProxy = Domain + "/default-proxy"
-	// LabelGenerated marks an object that the product generated. Written by the product; its value is the name
-	// of the Cluster.
+	// LabelGenerated marks an object that the product generated; its value is the name of the Cluster.
 	LabelGenerated = Domain + "/generated-for"
 	// LabelOutput marks a generated Secret that no node reads with the end of the Secret's name, and an object that is
 	// applied to a workload cluster with the name of its output.
@@ -125,25 +123,21 @@ const (
 	HoldDisabled = "disabled"
 	// SecretNone on a pool means that the pool uses no proxy.
 	SecretNone = "none"
-	// DefaultSecretName is the proxy Secret of a namespace, used when a Cluster neither names one nor has one
-	// of its own.
+	// DefaultSecretName is the proxy Secret of a namespace, for Clusters that neither name one nor have one of their own.
 	DefaultSecretName = "http-proxy"
 	// ClusterSecretSuffix after the name of a Cluster is the name of the Cluster's own proxy Secret.
 	ClusterSecretSuffix = "-http-proxy"
-	// DefaultProxyAllowed is the value of LabelDefaultProxy that lets the Clusters of a Namespace use the
-	// installation-wide Secret.
+	// DefaultProxyAllowed, of LabelDefaultProxy, lets the Clusters of a Namespace use the installation-wide Secret.
 	DefaultProxyAllowed = "allowed"
 	// GeneratedSecretSuffix after the name of a Cluster is the name of its generated Secret.
 	GeneratedSecretSuffix = "-proxy-files"
-	// PoolSecretSuffix ends the name of the generated Secret of a pool with a proxy Secret of its own. It begins with a
-	// dot, so that no such name is that of a Cluster's generated Secret.
+	// PoolSecretSuffix ends the name of a pool's generated Secret. No name of a Cluster's generated Secret has its dot.
 	PoolSecretSuffix = ".proxy-files"
 )
 
 // PausedForPatch is the value of annotation cluster.x-k8s.io/paused on a KubeadmControlPlane without Machines that the
-// controller is about to patch while Cluster API may be creating the first one. Written by the controller; it removes
-// the annotation in the write that patches the object, once Cluster API has confirmed the pause in condition Paused, or
-// leaves the object unchanged if a Machine exists by then.
+// controller is about to patch while Cluster API may be creating the first one. The controller removes it when it
+// patches the object, once condition Paused confirms the pause, or leaves the object unchanged if a Machine exists.
 const PausedForPatch = Domain + "/waiting-to-be-patched"
 
 // Target is a part of a node that is configured for the proxy.
