@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -32,6 +33,9 @@ func LoadKubeconfig(file, chosen string) (config *rest.Config, namespace string,
 		&clientcmd.ConfigOverrides{CurrentContext: chosen})
 	if config, err = loader.ClientConfig(); err == nil {
 		namespace, _, err = loader.Namespace()
+	}
+	if clientcmd.IsEmptyConfig(err) {
+		err = errors.New("point to an existing, complete config file: --kubeconfig, $KUBECONFIG or ~/.kube/config")
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("reading kubeconfig: %w", err)
