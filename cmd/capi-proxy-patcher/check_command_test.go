@@ -5,6 +5,19 @@ import (
 	"testing"
 )
 
+// TestEveryCommand_AsksForAKubeconfigAsKubectl has none, in a home that is empty.
+func TestEveryCommand_AsksForAKubeconfigAsKubectl(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("KUBERNETES_MASTER", "")
+	t.Setenv("HOME", t.TempDir())
+	for _, command := range []string{"check", "status", "plan --cluster a"} {
+		_, _, stderr := run(t, "", strings.Fields(command)...)
+		if !strings.Contains(stderr, "point to an existing, complete config file: --kubeconfig") || strings.Contains(stderr, "MASTER") {
+			t.Errorf("%s: %s", command, stderr)
+		}
+	}
+}
+
 // TestCheck_HasAStatusForWhatItCouldNotDo tells a failure from a check that could not be made.
 func TestCheck_HasAStatusForWhatItCouldNotDo(t *testing.T) {
 	t.Parallel()
@@ -28,9 +41,24 @@ func TestCheck_HasAStatusForWhatItCouldNotDo(t *testing.T) {
 			t.Errorf("%s: status %d: %s%s", name, status, stdout, stderr)
 		}
 	}
+	for _, args := range []string{"prod stage", "--cluster prod node-1"} {
+		status, _, stderr := run(t, "", append([]string{"check"}, strings.Fields(args)...)...)
+		if status != 2 || !strings.Contains(stderr, "a node is --from-nodes=NODE") {
+			t.Errorf("%s: status %d: %s", args, status, stderr)
+		}
+	}
+	if _, stdout, _ := run(t, "", "check", "--kubeconfig", kubeconfig, "prod"); !strings.Contains(stdout, "\nCluster team-a/prod\n") {
+		t.Errorf("a name by position: %s", stdout)
+	}
+	status, stdout, _ := run(t, "", "check", "--kubeconfig", kubeconfig, "--context", "nobody")
+	if status != 2 || !strings.Contains(stdout, "missing right") {
+		t.Errorf("without rights: status %d: %s", status, stdout)
+	}
 	a.Close()
-	status, stdout, stderr := run(t, "", "check", "--kubeconfig", kubeconfig)
-	if status != 2 || strings.Contains(stdout, "\n  failed ") {
+	const refused = "was refused - did you specify the right host or port?"
+	status, stdout, stderr := run(t, "", "check", "--kubeconfig", kubeconfig, "--wait", "1ms", "-o", "short")
+	if status != 2 || !strings.HasPrefix(stdout, "unknown  API server: api-server: ") || !strings.HasSuffix(stdout, refused+"\n1 unknown (api-server)\n") ||
+		!strings.HasPrefix(stderr, "waiting for api-server: the connection to the server ") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("without an API server: status %d: %s%s", status, stdout, stderr)
 	}
 }

@@ -5,12 +5,13 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
-	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,7 +99,7 @@ func (c *checker) certificates(ctx context.Context) Result {
 			leaves[one.role] = leaf
 		}
 		if leaf == nil {
-			return failed("the Secret with the certificate of Deployment %s does not exist", one.role)
+			return failed("the Secret of Deployment %s has no certificate, or does not exist", one.role)
 		}
 		left := leaf.NotAfter.Sub(c.Now())
 		if left <= 0 {
@@ -115,7 +116,7 @@ func (c *checker) certificates(ctx context.Context) Result {
 	return ok("%d callers trust the certificates that are served", len(callers))
 }
 
-// serving returns the certificate that a Deployment serves, nil if there is none.
+// serving returns the certificate that a Deployment serves, nil if there is none that can be read.
 func (c *checker) serving(ctx context.Context, role string) (*x509.Certificate, error) {
 	deployments, err := c.deployments(ctx)
 	if err != nil {
@@ -133,9 +134,10 @@ func (c *checker) serving(ctx context.Context, role string) (*x509.Certificate, 
 			}
 			block, _ := pem.Decode(secret.Data[corev1.TLSCertKey])
 			if block == nil {
-				return nil, errors.New("key tls.crt of Secret " + secret.Name + " is not PEM")
+				return nil, nil //nolint:nilnil // there is no certificate
 			}
-			return x509.ParseCertificate(block.Bytes) //nolint:wrapcheck // the result is the error
+			leaf, _ := x509.ParseCertificate(block.Bytes)
+			return leaf, nil
 		}
 	}
 	return nil, nil //nolint:nilnil // there is no certificate
@@ -149,6 +151,14 @@ const probe = contract.Name + "-check"
 func (c *checker) admission(ctx context.Context) Result {
 	var webhooks admissionregistrationv1.MutatingWebhookConfigurationList
 	if err := c.Client.List(ctx, &webhooks, ours); err == nil && len(webhooks.Items) == 0 {
+		deployments, err := c.deployments(ctx)
+		if err == nil && slices.ContainsFunc(deployments, func(d appsv1.Deployment) bool {
+			return flagOf(d, "webhook-cert-dir") != ""
+		}) {
+			result := failed("the manager serves webhooks, and no MutatingWebhookConfiguration calls them")
+			result.Do = "apply the release again"
+			return result
+		}
 		return warning("the webhooks are not installed")
 	}
 	cluster, err := c.witness(ctx)
@@ -232,20 +242,27 @@ func (c *checker) hooks(ctx context.Context) Result {
 
 // clusters checks what all labelled Clusters have in common.
 func (c *checker) clusters() []one {
-	return []one{{CodeClasses, c.classes}, {CodeSecrets, c.secrets}}
+	return []one{{CodeClasses, c.classes}, {CodeSecrets, c.secrets}, {CodeLabels, c.labels}}
 }
 
+// classes checks the ClusterClasses of labelled Clusters. Only that of the Cluster of the options can fail.
 func (c *checker) classes(ctx context.Context) Result {
 	keys, err := c.topologies(ctx)
 	if err != nil {
 		return unread(err)
 	}
+	var wrong []string
+	result := Result{Status: Warning}
+	if c.Cluster.Name != "" {
+		result.Status = Failed
+	}
 	for _, key := range keys {
 		class := &clusterv1.ClusterClass{}
-		if err := c.Client.Get(ctx, key, class); err != nil {
-			if apierrors.IsNotFound(err) {
-				return failed("ClusterClass %s of a labelled Cluster does not exist", key)
-			}
+		if err := c.Client.Get(ctx, key, class); apierrors.IsNotFound(err) {
+			wrong = append(wrong, "ClusterClass "+key.String()+" of a labelled Cluster does not exist")
+			result.Do = "apply it, or correct spec.topology.classRef of the Cluster"
+			continue
+		} else if err != nil {
 			return unread(err)
 		}
 		i := slices.IndexFunc(class.Status.Conditions, func(condition metav1.Condition) bool {
@@ -256,33 +273,49 @@ func (c *checker) classes(ctx context.Context) Result {
 			if i >= 0 {
 				why = class.Status.Conditions[i].Reason + " " + class.Status.Conditions[i].Message
 			}
-			return failed("ClusterClass %s is not VariablesReady: %s", key, why)
+			wrong = append(wrong, "ClusterClass "+key.String()+" is not VariablesReady: "+why)
 		}
 	}
-	if len(keys) == 0 {
+	switch {
+	case len(wrong) > 0:
+		result.Message = fmt.Sprintf("%d of %d: %s", len(wrong), len(keys), names(wrong))
+		return result
+	case len(keys) == 0:
 		return skipped("no labelled Cluster has a ClusterClass")
 	}
 	return ok("VariablesReady: %d", len(keys))
 }
 
-// secrets checks that changes of proxy Secrets are noticed at once.
+// secrets counts the Clusters that have no proxy, or whose proxy Secret has no label, so that changes of it are noticed
+// late. They belong to others: none of them can fail. The Cluster of the options has checks of its own.
 func (c *checker) secrets(ctx context.Context) Result {
-	rows, err := c.Rows(ctx, client.ObjectKey{})
+	read, err := c.Rows(ctx, client.ObjectKey{})
 	if err != nil {
 		return unread(err)
 	}
-	var warned []string
-	for _, row := range rows {
-		if row.Warning == unlabelled {
-			warned = append(warned, row.Namespace+"/"+row.Name)
+	var without, warned []string
+	for _, row := range read.Rows {
+		name := row.Namespace + "/" + row.Name
+		task := contract.ReasonOf(row.Reason).Task
+		switch {
+		case name == c.Cluster.String():
+		case row.Paused || task == contract.TaskWait || task == contract.TaskRollOut:
+		case row.Reason != "" && !row.IsTrue():
+			without = append(without, name)
+		case row.Warning == unlabelled:
+			warned = append(warned, name)
 		}
 	}
 	switch {
+	case len(without) > 0:
+		return warning("%d of %d labelled Clusters do not have the proxy: %s", len(without), len(read.Rows), names(without))
 	case len(warned) > 0:
-		return warning("the proxy Secret of Cluster %s has no label, so changes take effect only at the next resync",
-			names(warned))
-	case len(rows) == 0:
+		return warning("the proxy Secret of %d Clusters has no label, so changes take effect only at the next resync: %s",
+			len(warned), names(warned))
+	case len(read.Rows) == 0:
 		return skipped("no Cluster has label %s", contract.LabelEnabled)
+	case read.NoSecrets:
+		return skipped("missing right: list secrets")
 	}
-	return ok("no proxy Secret of %d labelled Clusters lacks the label", len(rows))
+	return ok("labelled Clusters: %d", len(read.Rows))
 }

@@ -6,33 +6,25 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
-
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 )
 
 // Brief says in one line whether a manager renews its Lease, and in another one which of the checks of an installation
-// that only read and are quick have failed. Not everybody who has Clusters may look for the installation: then its
-// namespace is that of o.
+// that only read and are quick have failed, if the user may look for it.
 func Brief(ctx context.Context, o Options) string {
-	var list appsv1.DeploymentList
-	err := o.Client.List(ctx, &list, ours, maxList)
-	i := slices.IndexFunc(list.Items, func(d appsv1.Deployment) bool { return d.Labels[roleLabel] == roleManager })
-	if i >= 0 {
-		o.Namespace = list.Items[i].Namespace
-	}
 	c := newChecker(o)
+	found, err := c.deployments(ctx)
 	var text string
 	switch lease := c.lease(ctx); lease.Status {
 	case OK:
-		text = fmt.Sprintf("A manager renews Lease %s/%s.\n", o.Namespace, contract.Domain)
+		text = fmt.Sprintf("A manager renews Lease %s/%s.\n", c.Namespace, contract.Domain)
 	case Failed:
 		text = fmt.Sprintf("The table may be old: %s.\n", bounded(lease.Message))
 	default:
-		text = fmt.Sprintf("The table may be old: cannot read Lease %s/%s of the manager: %s\n", o.Namespace, contract.Domain,
+		text = fmt.Sprintf("The table may be old: cannot read Lease %s/%s of the manager: %s\n", c.Namespace, contract.Domain,
 			bounded(lease.Message))
 	}
-	if err != nil || i < 0 {
+	if err != nil || !slices.ContainsFunc(found, isManager) {
 		return text
 	}
 	var failures []string
@@ -44,7 +36,7 @@ func Brief(ctx context.Context, o Options) string {
 	}
 	if len(failures) > 0 {
 		text += fmt.Sprintf("The installation in namespace %s does not work (%s): run %s check --manager-namespace %s\n",
-			o.Namespace, strings.Join(failures, ", "), contract.Name, o.Namespace)
+			c.Namespace, strings.Join(failures, ", "), contract.Name, c.Namespace)
 	}
 	return text
 }

@@ -6,17 +6,24 @@ package check
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/reported"
 )
@@ -33,7 +40,8 @@ const (
 	Skipped Status = "skipped"
 	// Failed is something that does not work.
 	Failed Status = "failed"
-	// Unknown is a check that could not be made: the API server did not answer.
+	// Unknown is a check that could not be made: the API server did not answer. A report is unknown, too, if the user has
+	// no right to see any of what decides.
 	Unknown Status = "unknown"
 )
 
@@ -44,7 +52,7 @@ type Result struct {
 	Status Status       `json:"status"`
 	// Message is what was found, in one sentence.
 	Message string `json:"message"`
-	// Do is what the user does, and Link where it is explained. Only what failed, and warnings, have them.
+	// Do is what the user does, "" if the message says it, and Link where it is explained. What is ok or skipped has none.
 	Do   string `json:"do,omitempty"`
 	Link string `json:"link,omitempty"`
 }
@@ -66,15 +74,17 @@ type Report struct {
 type Options struct {
 	// Client reads without a cache. What it writes is a dry run.
 	Client client.Client
-	// Namespace is that of the manager.
+	// Namespace is that of the manager, "" to look for it.
 	Namespace string
 	// Version is that of the program.
 	Version string
 	// Now is the clock of the API server.
 	Now func() time.Time
+	// Done gets each group when its checks are made; it may be nil.
+	Done func(Group)
 	// Rows returns the status of labelled Clusters of a namespace, or of all namespaces; of one Cluster if it has a name.
-	Rows func(ctx context.Context, cluster types.NamespacedName) ([]reported.Row, error)
-	// Cluster is the Cluster that is checked, too, if it has a name.
+	Rows func(ctx context.Context, cluster types.NamespacedName) (reported.Result, error)
+	// Cluster is the Cluster that is checked, too, if it has a name. Then others cannot fail.
 	Cluster types.NamespacedName
 	// NoProxy returns the value of that Cluster for its nodes.
 	NoProxy func(ctx context.Context) (string, error)
@@ -93,30 +103,65 @@ type NoProxyClient struct {
 
 // Pre checks whether the product can be installed.
 func Pre(ctx context.Context, o Options) Report {
-	c := newChecker(o)
-	return report(c.group(ctx, "Cluster API", c.clusterAPI()...), c.group(ctx, "Installation", one{CodeRights, c.rights}))
+	return newChecker(o).report(ctx, 0, func(c *checker) {
+		c.add(ctx, "Cluster API", c.clusterAPI()...)
+		c.add(ctx, "Installation", one{CodeRights, c.rights})
+	})
 }
 
 // Run checks whether the product works, and the Cluster of the options.
 func Run(ctx context.Context, o Options) Report {
-	c := newChecker(o)
-	groups := []Group{
-		c.group(ctx, "Cluster API", c.clusterAPI()...), c.group(ctx, "Installation", c.installation()...),
-		c.group(ctx, "Clusters", c.clusters()...),
-	}
+	decides := 1
 	if o.Cluster.Name != "" {
-		groups = append(groups, c.group(ctx, "Cluster "+o.Cluster.String(), c.cluster()...))
+		decides = 3
 	}
-	if o.FromNodes != nil {
-		groups = append(groups, c.fromNodes(ctx)...)
-	}
-	return report(groups...)
+	return newChecker(o).report(ctx, decides, func(c *checker) {
+		c.add(ctx, "Cluster API", c.clusterAPI()...)
+		c.add(ctx, "Installation", c.installation()...)
+		c.add(ctx, "Clusters", c.clusters()...)
+		if o.Cluster.Name != "" {
+			c.add(ctx, "Cluster "+o.Cluster.String(), c.cluster()...)
+		}
+		if o.FromNodes != nil {
+			for _, group := range c.fromNodes(ctx) {
+				c.done(group)
+			}
+		}
+	})
 }
 
-// report sums up groups: what failed counts more than what is not known.
-func report(groups ...Group) Report {
-	r := Report{Version: 1, Status: OK, Groups: groups}
-	for _, group := range groups {
+// checker makes the checks of one report.
+type checker struct {
+	Options
+
+	groups []Group
+	// installed are the Deployments of the product, and elsewhere the managers in other namespaces.
+	installed, elsewhere []appsv1.Deployment
+	listed               bool
+	listing              error
+}
+
+func newChecker(o Options) *checker {
+	o.Client = client.NewDryRunClient(o.Client)
+	return &checker{Options: o}
+}
+
+// report makes checks, if an API server answers, and sums them up: what failed counts more than what is not known.
+// decides is the index of the group of which something must have been seen.
+func (c *checker) report(ctx context.Context, decides int, run func(*checker)) Report {
+	_, err := c.deployments(ctx)
+	if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && err != nil && !meta.IsNoMatchError(err) {
+		c.add(ctx, "API server", one{CodeAPIServer, func(context.Context) Result { return unread(err) }})
+	} else {
+		run(c)
+	}
+	r := Report{Version: 1, Status: OK, Groups: c.groups}
+	if decides < len(r.Groups) && !slices.ContainsFunc(r.Groups[decides].Checks, func(result Result) bool {
+		return result.Status != Skipped && result.Status != Unknown
+	}) {
+		r.Status = Unknown
+	}
+	for _, group := range r.Groups {
 		for _, result := range group.Checks {
 			if result.Status == Failed || result.Status == Unknown && r.Status == OK {
 				r.Status = result.Status
@@ -126,31 +171,46 @@ func report(groups ...Group) Report {
 	return r
 }
 
-// checker makes the checks of one report.
-type checker struct {
-	Options
-
-	// deployments remembers those of the product.
-	deployments func(ctx context.Context) ([]appsv1.Deployment, error)
+func (c *checker) add(ctx context.Context, name string, checks ...one) {
+	c.done(c.group(ctx, name, checks...))
 }
 
-func newChecker(o Options) *checker {
-	o.Client = client.NewDryRunClient(o.Client)
-	c := &checker{Options: o}
-	var (
-		found []appsv1.Deployment
-		err   error
-		asked bool
-	)
-	c.deployments = func(ctx context.Context) ([]appsv1.Deployment, error) {
-		if !asked {
-			var list appsv1.DeploymentList
-			err = c.Client.List(ctx, &list, client.InNamespace(o.Namespace), ours)
-			found, asked = list.Items, true
-		}
-		return found, err
+func (c *checker) done(group Group) {
+	c.groups = append(c.groups, group)
+	if c.Done != nil {
+		c.Done(group)
 	}
-	return c
+}
+
+// deployments returns those of the product in the namespace of the manager, which it looks for if no option names it.
+func (c *checker) deployments(ctx context.Context) ([]appsv1.Deployment, error) {
+	if c.listed {
+		return c.installed, c.listing
+	}
+	c.listed = true
+	const usual = contract.Name + "-system"
+	var list appsv1.DeploymentList
+	err := c.Client.List(ctx, &list, ours, maxList)
+	if apierrors.IsForbidden(err) {
+		c.Namespace = cmp.Or(c.Namespace, usual)
+		err = c.Client.List(ctx, &list, client.InNamespace(c.Namespace), ours)
+	}
+	c.listing = err
+	if c.Namespace == "" {
+		c.Namespace = usual
+		found := slices.DeleteFunc(slices.Clone(list.Items), func(d appsv1.Deployment) bool { return !isManager(d) })
+		if !slices.ContainsFunc(found, func(d appsv1.Deployment) bool { return d.Namespace == usual }) && len(found) > 0 {
+			c.Namespace = found[0].Namespace
+		}
+	}
+	for _, d := range list.Items {
+		if d.Namespace == c.Namespace {
+			c.installed = append(c.installed, d)
+		} else if isManager(d) {
+			c.elsewhere = append(c.elsewhere, d)
+		}
+	}
+	return c.installed, c.listing
 }
 
 // one is one check.
@@ -164,8 +224,8 @@ func (c *checker) group(ctx context.Context, name string, checks ...one) Group {
 	for _, check := range checks {
 		result := check.run(ctx)
 		result.Check, result.Message = check.code, bounded(result.Message)
-		if result.Status == Failed || result.Status == Warning {
-			result.Do = cmp.Or(result.Do, advice(check.code))
+		if result.Status != OK && result.Status != Skipped {
+			result.Do = cmp.Or(result.Do, advice(check.code, result.Status))
 			result.Link = cmp.Or(result.Link, kit.Link(string(check.code)))
 		}
 		group.Checks = append(group.Checks, result)
@@ -201,15 +261,32 @@ func warning(format string, args ...any) Result {
 	return Result{Status: Warning, Message: fmt.Sprintf(format, args...)}
 }
 
+// lacking finds the right that an API server names when it refuses a request.
+var lacking = regexp.MustCompile(`cannot (\w+) resource "([^"]+)"`)
+
 // unread is the result of a check that could not read what it needs.
 func unread(err error) Result {
-	switch {
+	var request *url.Error
+	switch right := lacking.FindStringSubmatch(err.Error()); {
+	case apierrors.IsForbidden(err) && right != nil:
+		return skipped("missing right: %s %s", right[1], right[2])
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return skipped("missing right: %v", err)
 	case meta.IsNoMatchError(err):
 		return skipped("not installed: %v", err)
+	case errors.As(err, &request):
+		return Result{Status: Unknown, Message: unreachable(request)}
 	}
 	return Result{Status: Unknown, Message: err.Error()}
+}
+
+// unreachable says in the words of kubectl that a server does not answer.
+func unreachable(err *url.Error) string {
+	server, parsed := url.Parse(err.URL)
+	if parsed == nil && errors.Is(err, syscall.ECONNREFUSED) {
+		return "the connection to the server " + server.Host + " was refused - did you specify the right host or port?"
+	}
+	return "unable to connect to the server: " + err.Err.Error()
 }
 
 // maxNames is how many names a sentence has.

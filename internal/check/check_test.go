@@ -55,7 +55,7 @@ const objects = `
 core: {apiVersion: apps/v1, kind: Deployment, metadata: {name: capi-controller-manager, namespace: capi-system, labels: {cluster.x-k8s.io/provider: cluster-api}},
   spec: {template: {spec: {containers: [{name: manager, image: "registry.k8s.io/capi:v1.14.2@sha256:aa", args: ["--feature-gates=ClusterTopology=true,RuntimeSDK=true"]}]}}}}
 manager: {apiVersion: apps/v1, kind: Deployment, metadata: {name: manager, namespace: sys, LABELS}, status: {availableReplicas: 2},
-  spec: {replicas: 2, template: {spec: {serviceAccountName: m, containers: [{name: manager, image: "r/p:v0.1.0", args: [manager]}]}}}}
+  spec: {replicas: 2, template: {spec: {serviceAccountName: m, containers: [{name: manager, image: "r/p:v0.1.0", args: [manager, --webhook-cert-dir=/x]}]}}}}
 a: {apiVersion: v1, kind: Pod, metadata: {name: a, namespace: sys, LABELS}, spec: {nodeName: n1}, status: {conditions: [{type: Ready, status: "True"}], containerStatuses: [{name: manager, imageID: "r/p@sha256:11"}]}}
 b: {apiVersion: v1, kind: Pod, metadata: {name: b, namespace: sys, LABELS}, spec: {nodeName: n2}, status: {conditions: [{type: Ready, status: "True"}], containerStatuses: [{name: manager, imageID: "r/p@sha256:11"}]}}
 lease: {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: capi-proxy-patcher.io, namespace: sys}, spec: {holderIdentity: a, leaseDurationSeconds: 15, renewTime: "2026-01-01T11:59:55.000000Z"}}
@@ -136,7 +136,7 @@ func (w *world) options(t *testing.T) check.Options {
 		switch {
 		case w.away:
 			return context.DeadlineExceeded
-		case name == w.forbidden:
+		case name == w.forbidden, w.forbidden == "*", w.forbidden == "*Cluster" && name != "Cluster":
 			return apierrors.NewForbidden(schema.GroupResource{Resource: name}, "", nil)
 		}
 		return nil
@@ -178,8 +178,8 @@ func (w *world) options(t *testing.T) check.Options {
 	return check.Options{
 		Client: shown, Namespace: "sys", Version: "v0.1.0", Now: func() time.Time { return noon },
 		Cluster: types.NamespacedName{Namespace: "team-a", Name: "prod"},
-		Rows: func(context.Context, types.NamespacedName) ([]reported.Row, error) {
-			return w.rows, refuse(&clusterv1.ClusterList{})
+		Rows: func(context.Context, types.NamespacedName) (reported.Result, error) {
+			return reported.Result{Rows: w.rows, NoSecrets: w.forbidden == "Secret"}, refuse(&clusterv1.ClusterList{})
 		},
 		NoProxy: func(context.Context) (string, error) { return w.noProxy, nil },
 		Clients: []check.NoProxyClient{{Name: "kubelet", Proxied: func(noProxy, url string) bool {
@@ -264,7 +264,7 @@ func TestRun_NamesWhatIsBroken(t *testing.T) {
 		"a guard without effect": {"guard", check.Failed, func(w *world) { delete(w.objects, "binding") }},
 		"a right is missing":     {"permissions", check.Failed, func(w *world) { w.denied = "kubeadmconfigs" }},
 		"no webhook answers":     {"admission", check.Failed, func(w *world) { w.unpatched = true }},
-		"no webhooks":            {"admission", check.Warning, func(w *world) { delete(w.objects, "webhooks") }},
+		"no webhooks":            {"admission", check.Failed, func(w *world) { delete(w.objects, "webhooks") }},
 		"no witness that is configured": {"admission", check.Skipped, func(w *world) {
 			w.cluster().Status.Conditions[0].Status = metav1.ConditionFalse
 		}},
@@ -276,7 +276,7 @@ func TestRun_NamesWhatIsBroken(t *testing.T) {
 		"a witness that is being deleted": {"admission", check.Skipped, func(w *world) {
 			w.cluster().DeletionTimestamp, w.cluster().Finalizers = new(metav1.NewTime(noon)), []string{clusterv1.ClusterFinalizer}
 		}},
-		"a Secret without label": {"proxy-secrets", check.Warning, func(w *world) { w.rows[0].Warning = "unlabelled-secret" }},
+		"a Secret without label": {"cluster-secret", check.Warning, func(w *world) { w.rows[0].Warning = "unlabelled-secret" }},
 		"its Secret without it": {"cluster-secret", check.Warning, func(w *world) {
 			w.rows[0].Warning, w.rows[0].Secret = "unlabelled-secret", "team-a/http-proxy"
 		}},
@@ -288,7 +288,6 @@ func TestRun_NamesWhatIsBroken(t *testing.T) {
 		"no Cluster":                     {"cluster-label", check.Failed, func(w *world) { delete(w.objects, "cluster") }},
 		"Machines are behind":            {"cluster-machines", check.Warning, func(w *world) { w.rows[0].Behind = []outdated.Behind{{Machines: 2}} }},
 		"NO_PROXY has no nodes":          {"cluster-addresses", check.Warning, func(w *world) { w.noProxy = "" }},
-		"the API server is away":         {"lease", check.Unknown, func(w *world) { w.away = true }},
 		"forbidden":                      {"replicas", check.Skipped, func(w *world) { w.forbidden = "Pod" }},
 	}
 	for _, name := range []string{"InvalidSettings", "SettingsNotFound", "NameTaken", "ConflictingFile", "SharedTemplate", "Contested", "TemplateNotSupported", "InternalError"} {
@@ -310,11 +309,12 @@ func TestRun_NamesWhatIsBroken(t *testing.T) {
 				t.Errorf("%+v, want %s", got, test.want)
 			}
 			needs := test.want == check.Failed || test.want == check.Warning
-			if needs != (got.Do != "") || needs != strings.Contains(got.Link, "/docs/troubleshooting.md#") {
+			said := test.want == check.Failed && (test.check == "cluster-condition" || name == "a bad label") // its message is the fix
+			if needs && !said != (got.Do != "") || needs != strings.Contains(got.Link, "/docs/troubleshooting.md#") {
 				t.Errorf("%+v has no advice, or needs none", got)
 			}
 			if name == "its Secret without it" &&
-				got.Do != "kubectl label secret http-proxy capi-proxy-patcher.io/proxy= -n team-a" {
+				got.Do != "kubectl -n team-a label secret http-proxy capi-proxy-patcher.io/proxy=" {
 				t.Errorf("it says do: %s", got.Do)
 			}
 			if name == "a bad label" && !strings.HasSuffix(got.Link, "#bad-label") {
@@ -435,7 +435,7 @@ func TestCertificates_AreVerified(t *testing.T) {
 		"no CA bundle":  {good, nil, "w", check.Failed, "has no CA bundle"},
 		"expires soon":  {soon, soon, "w", check.Warning, "expires in 3d"},
 		"expired":       {old, old, "w", check.Failed, "expired on 2026-01-01"},
-		"not PEM":       {[]byte("x"), good, "w", check.Unknown, "is not PEM"},
+		"not PEM":       {[]byte("x"), good, "w", check.Failed, "has no certificate"},
 		"no such thing": {nil, good, "w", check.Failed, "does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {

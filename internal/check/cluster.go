@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -28,8 +31,9 @@ const unlabelled = string(settings.CodeUnlabelledSecret)
 func (c *checker) cluster() []one {
 	return []one{
 		{CodeClusterLabel, c.label},
-		{CodeClusterSecret, c.ofRow(secretOf)},
-		{CodeClusterReport, c.ofRow(conditionOf)},
+		{CodeClusterSecret, c.secret},
+		{CodeClusterReport, c.ofRow(c.conditionOf)},
+		{CodePublished, c.published},
 		{CodeMachines, c.ofRow(machinesOf)},
 		{CodeAddresses, c.addresses},
 	}
@@ -40,7 +44,9 @@ func (c *checker) label(ctx context.Context) Result {
 	cluster := &clusterv1.Cluster{}
 	if err := c.Client.Get(ctx, c.Cluster, cluster); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			return failed("Cluster %s does not exist", c.Cluster)
+			result := failed("Cluster %s does not exist", c.Cluster)
+			result.Do = "correct the name or --namespace" + c.others(ctx)
+			return result
 		}
 		return unread(err)
 	}
@@ -54,32 +60,58 @@ func (c *checker) label(ctx context.Context) Result {
 		return result
 	}
 	if !view.Enabled {
-		return failed("Cluster %s has no label %s=%s", c.Cluster, contract.LabelEnabled, contract.LabelEnabledValue)
+		result := failed("Cluster %s has no label %s=%s", c.Cluster, contract.LabelEnabled, contract.LabelEnabledValue)
+		result.Do = fmt.Sprintf("kubectl -n %s label cluster %s %s=%s --overwrite", cluster.Namespace, cluster.Name,
+			contract.LabelEnabled, contract.LabelEnabledValue)
+		return result
 	}
 	return ok("label and annotations can be used")
 }
 
+// others names Clusters that a user may have meant.
+func (c *checker) others(ctx context.Context) string {
+	var clusters clusterv1.ClusterList
+	if c.Client.List(ctx, &clusters, maxList) != nil || len(clusters.Items) == 0 {
+		return ""
+	}
+	found := make([]string, len(clusters.Items))
+	for i := range clusters.Items {
+		found[i] = client.ObjectKeyFromObject(&clusters.Items[i]).String()
+	}
+	return "; found: " + names(found)
+}
+
 // ofRow is a check of what status says about the Cluster.
-func (c *checker) ofRow(judge func(reported.Row) Result) func(context.Context) Result {
+func (c *checker) ofRow(judge func(context.Context, reported.Row) Result) func(context.Context) Result {
 	return func(ctx context.Context) Result {
-		rows, err := c.Rows(ctx, c.Cluster)
+		read, err := c.Rows(ctx, c.Cluster)
 		switch {
 		case err != nil:
 			return unread(err)
-		case len(rows) == 0:
+		case len(read.Rows) == 0:
 			return skipped("the Cluster is not labelled")
 		}
-		return judge(rows[0])
+		return judge(ctx, read.Rows[0])
 	}
 }
 
-func secretOf(row reported.Row) Result {
+func (c *checker) secret(ctx context.Context) Result {
+	read, err := c.Rows(ctx, c.Cluster)
+	switch {
+	case err != nil:
+		return unread(err)
+	case read.NoSecrets:
+		return skipped("missing right: list secrets")
+	case len(read.Rows) == 0:
+		return skipped("the Cluster is not labelled")
+	}
+	row := read.Rows[0]
 	switch {
 	case row.Warning != "":
 		result := warning("the settings have warning %s", row.Warning)
 		result.Link = kit.Link(row.Warning)
-		if namespace, name, _ := strings.Cut(row.Secret, "/"); row.Warning == unlabelled {
-			result.Do = fmt.Sprintf("kubectl label secret %s %s= -n %s", name, contract.LabelProxySecret, namespace)
+		if namespace, name, named := strings.Cut(row.Secret, "/"); named && row.Warning == unlabelled {
+			result.Do = labelSecret(namespace, name)
 		}
 		return result
 	case row.Secret == "":
@@ -88,16 +120,44 @@ func secretOf(row reported.Row) Result {
 	return ok("Secret %s is in use", row.Secret)
 }
 
+func labelSecret(namespace, name string) string {
+	return fmt.Sprintf("kubectl -n %s label secret %s %s=", namespace, name, contract.LabelProxySecret)
+}
+
 // conditionOf repeats what the controller reports.
-func conditionOf(row reported.Row) Result {
+func (c *checker) conditionOf(ctx context.Context, row reported.Row) Result {
 	switch {
+	case row.Paused:
+		result := warning("the Cluster is paused, so no manager changes anything")
+		result.Link = kit.Link(contract.ReasonPaused)
+		result.Do = "unpause it: remove spec.paused and annotation " + clusterv1.PausedAnnotation
+		return result
 	case row.Reason == "":
-		return failed("the Cluster has no condition %s", contract.ConditionProxyConfigured)
+		result := failed("the Cluster has no condition %s", contract.ConditionProxyConfigured)
+		result.Do = "see whether a manager runs and serves it: --namespace and --watch-filter of the manager"
+		return result
 	case row.IsTrue():
 		return ok("%s", row.Reason)
 	}
-	result := warning("%s: %s", row.Reason, finding.OneLine(row.Message))
-	switch contract.ReasonOf(row.Reason).Task {
+	result := reasonOf(row.Reason, row.Message)
+	if row.Reason == contract.ReasonSettingsNotFound {
+		for _, name := range []string{row.Name + contract.ClusterSecretSuffix, contract.DefaultSecretName} {
+			secret := &metav1.PartialObjectMetadata{}
+			secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+			err := c.Client.Get(ctx, client.ObjectKey{Namespace: row.Namespace, Name: name}, secret)
+			if _, has := secret.Labels[contract.LabelProxySecret]; err == nil && !has {
+				result.Do = labelSecret(row.Namespace, name)
+				break
+			}
+		}
+	}
+	return result
+}
+
+// reasonOf returns the result of a condition that is not True. Its message says what to do.
+func reasonOf(reason, message string) Result {
+	result := warning("%s: %s", reason, finding.OneLine(message))
+	switch contract.ReasonOf(reason).Task {
 	case contract.TaskWait:
 		result.Do = "wait; if it stays, read the section"
 	case contract.TaskRollOut:
@@ -105,11 +165,30 @@ func conditionOf(row reported.Row) Result {
 	default:
 		result.Status = Failed
 	}
-	result.Link = kit.Link(row.Reason)
+	result.Link = kit.Link(reason)
 	return result
 }
 
-func machinesOf(row reported.Row) Result {
+// published checks the conditions of capabilities: what is published, and whether nodes are changed in place.
+func (c *checker) published(ctx context.Context) Result {
+	cluster := &clusterv1.Cluster{}
+	if err := c.Client.Get(ctx, c.Cluster, cluster); client.IgnoreNotFound(err) != nil {
+		return unread(err)
+	}
+	result := skipped("the Cluster publishes nothing, and changes no node in place")
+	for _, condition := range cluster.Status.Conditions {
+		switch {
+		case !slices.Contains(contract.Conditions()[1:], condition.Type):
+		case condition.Status != metav1.ConditionTrue:
+			return reasonOf(condition.Reason, condition.Message)
+		default:
+			result = ok("%s", condition.Reason)
+		}
+	}
+	return result
+}
+
+func machinesOf(_ context.Context, row reported.Row) Result {
 	switch {
 	case row.IsBehind():
 		count := 0
@@ -133,7 +212,9 @@ type address struct{ host, where string }
 // internal address gets an error, or waits.
 func (c *checker) addresses(ctx context.Context) Result {
 	found, err := c.reported(ctx)
-	if err != nil {
+	if apierrors.IsNotFound(err) {
+		return skipped("the Cluster does not exist")
+	} else if err != nil {
 		return unread(err)
 	}
 	if len(found) == 0 {

@@ -114,14 +114,22 @@ func (c *checker) certManager(context.Context) Result {
 	return ok("cert-manager is installed")
 }
 
-// topologies returns the ClusterClasses of labelled Clusters, each once, as namespace/name.
+// topologies returns the ClusterClasses of labelled Clusters, each once, as namespace/name, or only that of the Cluster
+// of the options.
 func (c *checker) topologies(ctx context.Context) ([]client.ObjectKey, error) {
 	var clusters clusterv1.ClusterList
-	if err := c.Client.List(ctx, &clusters, labelled, maxList); err != nil {
+	options := []client.ListOption{labelled, maxList}
+	if c.Cluster.Name != "" {
+		options = append(options, client.InNamespace(c.Cluster.Namespace))
+	}
+	if err := c.Client.List(ctx, &clusters, options...); err != nil {
 		return nil, err //nolint:wrapcheck // the result is the error
 	}
 	var classes []client.ObjectKey
 	for _, cluster := range clusters.Items {
+		if c.Cluster.Name != "" && cluster.Name != c.Cluster.Name {
+			continue
+		}
 		if key := cluster.GetClassKey(); key.Name != "" && !slices.Contains(classes, key) {
 			classes = append(classes, key)
 		}
@@ -150,7 +158,8 @@ func (c *checker) featureGates(ctx context.Context) Result {
 	}
 	classes, err := c.topologies(ctx)
 	if err == nil && len(classes) > 0 {
-		return failed("a labelled Cluster has a ClusterClass, and the feature gate %s of Cluster API is off", names(off))
+		return failed("a labelled Cluster has a ClusterClass, and Cluster API runs without feature gate %s",
+			strings.Join(off, " and "))
 	}
 	return skipped("%s off; only Clusters with a ClusterClass need it", names(off))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -51,9 +52,9 @@ func (Capability) Commands(streams kit.Streams, all []kit.Capability) []*cobra.C
 	return []*cobra.Command{newCheck(streams, all)}
 }
 
-// Brief is function Brief for an installation in the usual namespace.
+// Brief is function Brief for the installation that it finds.
 func (Capability) Brief(ctx context.Context, api client.Client, now func() time.Time) string {
-	return Brief(ctx, Options{Client: api, Now: now, Namespace: contract.Name + "-system"})
+	return Brief(ctx, Options{Client: api, Now: now})
 }
 
 // prober is offered by what has a command that asks from a node.
@@ -76,19 +77,20 @@ func newCheck(streams kit.Streams, all []kit.Capability) *cobra.Command {
 	o.clients, _ = kit.Find[clients](all)
 	o.probe, _ = kit.Find[prober](all)
 	cmd := &cobra.Command{
-		Use:   "check [--pre | --pre-delete | CLUSTER]",
+		Use:   "check [--pre | --pre-delete] [CLUSTER]",
 		Short: "Check whether the product is installed right and works",
-		Long: `Checks Cluster API, the installation and the labelled Clusters, and with a name one Cluster in detail. Each
-check is one line: ok, warning, skipped (it does not apply, or you have no right to make it, with the reason), failed,
-or unknown (the API server did not answer). What failed says what to do, and where it is explained. With --pre it checks
-whether the product can be installed, with --pre-delete whether it can be removed.
+		Long: `Checks Cluster API, the installation and the labelled Clusters, and one Cluster in detail if you name it: then
+no other Cluster fails. Each check is one line: ok, warning, skipped (it does not apply, or you have no right to make
+it, with the reason), failed, or unknown (the API server did not answer). What is not ok says what to do, and where it
+is explained. With --pre it checks whether the product can be installed, with --pre-delete whether it can be removed.
+--wait says on standard error what it waits for; an interrupt prints the last report.
 
 It writes nothing: the object that proves that webhooks answer is created as a dry run. Only --from-nodes writes: for
 each node, or the one that it names, it creates a Pod in namespace kube-system of the workload cluster, with the
 kubeconfig of Secret <cluster>-kubeconfig, and deletes it when it has answered, or when the command is interrupted. It
 needs the rights to get that Secret, and in the workload cluster those to create, get and delete Pods and to list Nodes.
 
-Exit status: 0 nothing failed, 1 a check failed, 2 it could not be checked, or wrong usage.`,
+Exit status: 0 nothing failed, 1 a check failed, 2 it could not be checked, you have too few rights, or wrong usage.`,
 		Example: `  capi-proxy-patcher check --pre
   capi-proxy-patcher check --wait 5m
   capi-proxy-patcher check --namespace team-a prod -o json
@@ -107,7 +109,7 @@ Exit status: 0 nothing failed, 1 a check failed, 2 it could not be checked, or w
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to $KUBECONFIG, then ~/.kube/config")
 	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the Cluster; defaults to that of the context")
 	f.StringVar(&o.cluster, "cluster", "", "check this Cluster, too; name or namespace/name, as the argument")
-	f.StringVar(&o.manager, "manager-namespace", contract.Name+"-system", "namespace of the manager")
+	f.StringVar(&o.manager, "manager-namespace", "", "namespace of the manager; by default the one that has a manager")
 	f.StringVar(&o.defaultSecret, "default-proxy-secret", "",
 		"with a Cluster, the installation-wide proxy Secret as namespace/name, as given to the manager")
 	f.BoolVar(&o.pre, "pre", false, "check whether the product can be installed")
@@ -120,8 +122,8 @@ Exit status: 0 nothing failed, 1 a check failed, 2 it could not be checked, or w
 		"with --from-nodes, image of this program; defaults to that of the manager")
 	f.StringArrayVar(&o.endpoints, "endpoint", nil,
 		"with --from-nodes, URL to ask through the proxy, at most 6; defaults to key readinessEndpoints of the proxy Secret")
-	f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
-	kit.Complete(cmd, "output", "text", "json", "yaml")
+	f.StringVarP(&o.output, "output", "o", "text", "text, short (only problems, one line each), json or yaml")
+	kit.Complete(cmd, "output", "text", "short", "json", "yaml")
 	kit.CompleteContext(cmd)
 	kit.CompleteClusters(cmd)
 	return cmd
@@ -129,8 +131,8 @@ Exit status: 0 nothing failed, 1 a check failed, 2 it could not be checked, or w
 
 func (o checkOptions) check() error {
 	switch {
-	case !slices.Contains([]string{"text", "json", "yaml"}, o.output):
-		return fmt.Errorf("unknown output %q; use text, json or yaml", o.output)
+	case !slices.Contains([]string{"text", "short", "json", "yaml"}, o.output):
+		return fmt.Errorf("unknown output %q; use text, short, json or yaml", o.output)
 	case o.pre && o.cluster != "":
 		return errors.New("--pre and a Cluster exclude each other")
 	case o.preDelete && (o.pre || o.cluster != ""):
@@ -183,22 +185,43 @@ func runCheck(ctx context.Context, o checkOptions, streams kit.Streams) error {
 	if o.fromNodes != "" {
 		ctx = kit.UntilSignal(ctx, syscall.SIGHUP) // to remove the Pods
 		if options.FromNodes, err = o.workload(ctx, options.Client); err != nil {
-			return unchecked(streams, err)
+			options.FromNodes = &FromNodes{Err: err}
 		}
+	}
+	data := o.output == "json" || o.output == "yaml"
+	p := newPrinter(streams, o.output == "short")
+	if o.wait > 0 {
+		ctx = kit.UntilSignal(ctx) // to print the last report
+	} else if !data {
+		options.Done = p.group
 	}
 	report := run(ctx, options)
+	said := ""
 	for until := time.Now().Add(o.wait); report.Status != OK && time.Now().Before(until); { //nolint:forbidigo // the clock enters here
+		if now := report.waitsFor(); now != said {
+			_, _ = fmt.Fprintln(streams.Err, "waiting for "+now)
+			said = now
+		}
 		select {
 		case <-ctx.Done():
-			return unchecked(streams, ctx.Err())
 		case <-time.After(checkPause):
 		}
-		report = run(ctx, options)
+		next := run(ctx, options)
+		if ctx.Err() != nil {
+			break
+		}
+		report = next
 	}
-	if o.output == "text" {
-		err = report.Text(streams.Out)
-	} else {
+	switch {
+	case data:
 		err = streams.WriteData(o.output, report)
+	case o.wait > 0:
+		for _, group := range report.Groups {
+			p.group(group)
+		}
+		fallthrough
+	default:
+		err = p.end(report)
 	}
 	switch {
 	case err != nil:
@@ -209,6 +232,23 @@ func runCheck(ctx context.Context, o checkOptions, streams kit.Streams) error {
 		return kit.StatusError{Status: exitUnchecked}
 	}
 	return nil
+}
+
+// newPrinter returns a printer for standard output. What is printed there is escaped, but for the colours.
+func newPrinter(streams kit.Streams, short bool) *printer {
+	p := &printer{out: streams.Out, short: short}
+	file, is := streams.Manifests().(*os.File)
+	if !is {
+		return p
+	}
+	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return p
+	}
+	p.width = 80
+	if os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" {
+		p.terminal = file
+	}
+	return p
 }
 
 // unchecked ends the command with the status of a check that could not be made.
@@ -244,12 +284,12 @@ func (o checkOptions) options(config *rest.Config) (Options, error) {
 	}
 	return Options{
 		Client: api, Namespace: o.manager, Version: contract.CurrentBuild().Version, Now: clock.Now, Cluster: cluster,
-		Rows: func(ctx context.Context, one types.NamespacedName) ([]reported.Row, error) {
+		Rows: func(ctx context.Context, one types.NamespacedName) (reported.Result, error) {
 			read, err := reported.Read(ctx, reader, one.Namespace, one.Name)
 			if errors.Is(err, reported.ErrNotLabelled) {
-				return nil, nil
+				err = nil
 			}
-			return read.Rows, err //nolint:wrapcheck // the result is the error
+			return read, err //nolint:wrapcheck // the result is the error
 		},
 		NoProxy: func(ctx context.Context) (string, error) { return noProxyOf(ctx, reader, cluster, secret) },
 		Clients: o.checkedClients(),

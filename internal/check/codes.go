@@ -1,11 +1,14 @@
 package check
 
 import (
+	"strings"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 )
 
 // Names of checks. Each has a section in docs/troubleshooting.md.
 const (
+	CodeAPIServer     finding.Code = "api-server"
 	CodeClusterAPI    finding.Code = "cluster-api-version"
 	CodeKinds         finding.Code = "cluster-api-kinds"
 	CodeCertManager   finding.Code = "cert-manager"
@@ -23,9 +26,11 @@ const (
 	CodeHooks         finding.Code = "hooks"
 	CodeClasses       finding.Code = "cluster-classes"
 	CodeSecrets       finding.Code = "proxy-secrets"
+	CodeLabels        finding.Code = "labels"
 	CodeClusterLabel  finding.Code = "cluster-label"
 	CodeClusterSecret finding.Code = "cluster-secret"
 	CodeClusterReport finding.Code = "cluster-condition"
+	CodePublished     finding.Code = "cluster-published"
 	CodeMachines      finding.Code = "cluster-machines"
 	CodeAddresses     finding.Code = "cluster-addresses"
 	CodeStillLabelled finding.Code = "still-labelled"
@@ -34,11 +39,18 @@ const (
 	CodeRegistered    finding.Code = "hooks-registered"
 )
 
-// advice is what the user does about a check that failed.
-func advice(code finding.Code) string {
+// advice is what the user does about a check that failed, or has no answer; "" if its message says it.
+func advice(code finding.Code, status Status) string {
+	switch {
+	case status != Unknown:
+	case strings.HasPrefix(string(code), "node-"):
+		return "look at the API server of the workload cluster, and whether it can be reached from here"
+	default:
+		return "look at what the API server says: kubectl get --raw '/readyz?verbose'"
+	}
 	switch code {
 	case CodeClusterAPI:
-		return "use a version of capi-proxy-patcher that supports it, or another minor version of Cluster API"
+		return "upgrade Cluster API to one of these versions, or capi-proxy-patcher to a version that supports it"
 	case CodeKinds:
 		return "install Cluster API with the kubeadm bootstrap and control plane providers: clusterctl init"
 	case CodeCertManager:
@@ -50,11 +62,11 @@ func advice(code finding.Code) string {
 	case CodeRights:
 		return "install as another user, for example with the role cluster-admin"
 	case CodeDeployments:
-		return "read the events of its Pods, or name the namespace of the manager with --manager-namespace"
+		return "install it, or mend what the message names; kubectl describe pods shows the events"
 	case CodeReplicas:
 		return "run two replicas on two nodes: without the manager new nodes wait, and webhooks do not answer"
 	case CodeVersion:
-		return "use the program of the installed version; delete Pods that run an earlier image of the same version"
+		return "use the program of the installed version; delete Pods that run another image of it"
 	case CodeLease:
 		return "read the log of the manager: without a leader no Cluster is reconciled"
 	case CodeCertificates:
@@ -68,9 +80,7 @@ func advice(code finding.Code) string {
 	case CodeClasses:
 		return "apply the ExtensionConfig that the patches of the ClusterClass name, or correct their names"
 	case CodeSecrets:
-		return "capi-proxy-patcher status -A shows each Cluster; label its proxy Secret with capi-proxy-patcher.io/proxy="
-	case CodeClusterLabel:
-		return "correct the label or annotation of the Cluster; capi-proxy-patcher.io/enabled=true enables the product"
+		return "capi-proxy-patcher status -A shows each Cluster"
 	case CodeMachines:
 		return "replace them when it suits you; capi-proxy-patcher status --machines lists them"
 	case CodeAddresses:
@@ -100,6 +110,6 @@ func advice(code finding.Code) string {
 	case "node-network":
 		return "add the network of the nodes to key noProxy of the proxy Secret"
 	default:
-		return "do what the section says"
+		return ""
 	}
 }

@@ -48,42 +48,93 @@ func (c *checker) installation() []one {
 	}
 }
 
+func isManager(d appsv1.Deployment) bool { return d.Labels[roleLabel] == roleManager }
+
+// flagOf returns the value of a flag of a Deployment's first container, "" without it.
+func flagOf(d appsv1.Deployment, name string) string {
+	for _, container := range d.Spec.Template.Spec.Containers[:min(1, len(d.Spec.Template.Spec.Containers))] {
+		for _, arg := range container.Args {
+			if value, is := strings.CutPrefix(arg, "--"+name+"="); is {
+				return strings.TrimSpace(value)
+			}
+		}
+	}
+	return ""
+}
+
 func (c *checker) available(ctx context.Context) Result {
 	deployments, err := c.deployments(ctx)
 	if err != nil {
 		return unread(err)
 	}
 	var waiting, all []string
-	manager := false
 	for _, d := range deployments {
-		manager = manager || d.Labels[roleLabel] == roleManager
 		all = append(all, fmt.Sprintf("%s %d/%d", d.Name, d.Status.AvailableReplicas, ptr.Deref(d.Spec.Replicas, 1)))
 		if d.Status.AvailableReplicas == 0 || d.Status.AvailableReplicas < ptr.Deref(d.Spec.Replicas, 1) ||
 			d.Status.ObservedGeneration != d.Generation {
-			waiting = append(waiting, all[len(all)-1])
+			waiting = append(waiting, all[len(all)-1]+" available"+c.trouble(ctx, d))
 		}
 	}
+	whole := func(d appsv1.Deployment) bool { return flagOf(d, "namespace") == "" && flagOf(d, "watch-filter") == "" }
 	switch {
-	case !manager:
+	case !slices.ContainsFunc(deployments, isManager):
 		return failed("there is no manager in namespace %s", c.Namespace)
 	case len(waiting) > 0:
-		return failed("Deployment %s available", names(waiting))
+		return failed("Deployment %s", names(waiting))
+	case slices.ContainsFunc(slices.Concat(deployments, c.elsewhere), func(d appsv1.Deployment) bool {
+		return isManager(d) && whole(d)
+	}) && len(c.elsewhere) > 0:
+		result := warning("managers in namespaces %s and %s serve the same Clusters", c.Namespace, c.elsewhere[0].Namespace)
+		result.Do = "delete one, or give each --namespace or --watch-filter; --manager-namespace names the one to check"
+		return result
 	}
 	return ok("%s available", strings.Join(all, ", "))
 }
 
-// pods returns the Pods of the manager that are ready.
-func (c *checker) pods(ctx context.Context, role string) ([]corev1.Pod, error) {
-	var pods corev1.PodList
-	selected := client.MatchingLabels{roleLabel: role}
-	if err := c.Client.List(ctx, &pods, client.InNamespace(c.Namespace), ours, selected, maxList); err != nil {
-		return nil, err //nolint:wrapcheck // the result is the error
+// trouble says why a Pod of a Deployment does not become ready, in the words of the kubelet, the scheduler or the
+// controller that creates it; "" if they say nothing.
+func (c *checker) trouble(ctx context.Context, d appsv1.Deployment) string {
+	pods, _ := c.allPods(ctx, d.Labels[roleLabel]) // who may not read Pods sees the Deployment
+	for _, pod := range pods {
+		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			if waiting := status.State.Waiting; waiting != nil && waiting.Message != "" {
+				text := "; Pod " + pod.Name + ": " + waiting.Reason + ": " + waiting.Message
+				if ended := status.LastTerminationState.Terminated; ended != nil && ended.Message != "" {
+					lines := strings.Split(strings.TrimSpace(ended.Message), "\n")
+					text += "; its last words: " + lines[len(lines)-1]
+				}
+				return text
+			}
+		}
+		for _, condition := range pod.Status.Conditions {
+			if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+				return "; Pod " + pod.Name + ": " + condition.Reason + ": " + condition.Message
+			}
+		}
 	}
-	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+	for _, condition := range d.Status.Conditions {
+		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
+			return "; " + condition.Reason + ": " + condition.Message
+		}
+	}
+	return ""
+}
+
+// pods returns the Pods with a role that are ready.
+func (c *checker) pods(ctx context.Context, role string) ([]corev1.Pod, error) {
+	pods, err := c.allPods(ctx, role)
+	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool {
 		return !slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
 			return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
 		})
-	}), nil
+	}), err
+}
+
+func (c *checker) allPods(ctx context.Context, role string) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	selected := client.MatchingLabels{roleLabel: role}
+	err := c.Client.List(ctx, &pods, client.InNamespace(c.Namespace), ours, selected, maxList)
+	return pods.Items, err //nolint:wrapcheck // the result is the error
 }
 
 // replicas checks that the loss of a node does not stop admission.
@@ -104,15 +155,40 @@ func (c *checker) replicas(ctx context.Context) Result {
 	return ok("%d ready Pods of the manager run on %d nodes", len(pods), len(nodes))
 }
 
-// sameVersion compares the images with the program, and what runs with the images.
+// sameVersion compares what runs with the program: the version in the Lease of the manager, or else the tag of an image
+// if it is that of a release; and the images of the Pods with each other.
 func (c *checker) sameVersion(ctx context.Context) Result {
 	deployments, err := c.deployments(ctx)
 	if err != nil {
 		return unread(err)
 	}
+	i := slices.IndexFunc(deployments, isManager)
+	if i < 0 {
+		return skipped("there is no manager")
+	}
+	running := ""
+	if c.lease(ctx).Status == OK { // an old one does not say what runs
+		lease := &coordinationv1.Lease{}
+		if err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: contract.Domain}, lease); err != nil {
+			return unread(err)
+		}
+		running = lease.Labels[contract.LabelVersion]
+	}
+	mine := contract.Build{Version: c.Version}.Label()
 	digests := map[string]bool{}
+	var unknown []string
 	for _, d := range deployments {
-		if got := tag(&d); strings.HasPrefix(c.Version, "v") && contract.ClusterAPIMinor(got) != "" && got != c.Version {
+		if len(d.Spec.Template.Spec.Containers) == 0 {
+			continue
+		}
+		got, image := tag(&d), d.Spec.Template.Spec.Containers[0].Image
+		if running != "" && image == deployments[i].Spec.Template.Spec.Containers[0].Image {
+			got = running
+		} else if contract.ClusterAPIMinor(got) == "" {
+			unknown = append(unknown, d.Name+" with image "+image)
+			got = mine
+		}
+		if strings.HasPrefix(c.Version, "v") && got != mine {
 			return failed("this program is %s, and Deployment %s runs %s", c.Version, d.Name, got)
 		}
 		pods, err := c.pods(ctx, d.Labels[roleLabel])
@@ -133,6 +209,9 @@ func (c *checker) sameVersion(ctx context.Context) Result {
 	}
 	if len(digests) > 1 {
 		return failed("the Pods run %d different images of the same version", len(digests))
+	}
+	if len(unknown) > 0 {
+		return skipped("which version runs is not known of Deployment %s", names(unknown))
 	}
 	if !strings.HasPrefix(c.Version, "v") {
 		return skipped("this program has no version of a release to compare with: %s", c.Version)
@@ -191,7 +270,7 @@ func (c *checker) permissions(ctx context.Context) Result {
 	if err != nil {
 		return unread(err)
 	}
-	i := slices.IndexFunc(deployments, func(d appsv1.Deployment) bool { return d.Labels[roleLabel] == roleManager })
+	i := slices.IndexFunc(deployments, isManager)
 	if i < 0 {
 		return skipped("there is no manager")
 	}
@@ -202,12 +281,7 @@ func (c *checker) permissions(ctx context.Context) Result {
 	pod := deployments[i].Spec.Template.Spec
 	user := "system:serviceaccount:" + c.Namespace + ":" + pod.ServiceAccountName
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + c.Namespace, "system:authenticated"}
-	namespace := ""
-	for _, arg := range pod.Containers[0].Args {
-		if value, is := strings.CutPrefix(arg, "--namespace="); is {
-			namespace = value
-		}
-	}
+	namespace := flagOf(deployments[i], "namespace")
 	var missing []string
 	for _, rule := range role.Rules {
 		for _, attributes := range attributesOf(rule, namespace) {

@@ -18,12 +18,15 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/remote"
 )
 
 // FromNodes are the checks that Pods make on nodes of the workload cluster.
 type FromNodes struct {
 	// Node is the only node that is checked, AllNodes for each.
 	Node string
+	// Err is why the workload cluster cannot be reached, nil if there is a Client.
+	Err error
 	// Client reads and writes the workload cluster.
 	Client client.Client
 	// APIServer is the URL of its API server, as nodes reach it. ServiceDomain is its domain, "" for the default.
@@ -61,6 +64,16 @@ const (
 
 // fromNodes makes one group of checks for each node.
 func (c *checker) fromNodes(ctx context.Context) []Group {
+	if err := c.FromNodes.Err; err != nil {
+		return []Group{c.group(ctx, "Nodes", one{CodeNodePod, func(context.Context) Result {
+			if result := unread(err); result.Status == Skipped {
+				return result
+			}
+			result := failed("the workload cluster cannot be reached: %v", err)
+			result.Do = "mend or wait for Secret " + remote.KubeconfigName(c.Cluster).String() + " with key value, a kubeconfig"
+			return result
+		}})}
+	}
 	image, err := c.image(ctx)
 	if err != nil {
 		return []Group{c.group(ctx, "Nodes", one{CodeNodeImage, func(context.Context) Result { return unread(err) }})}

@@ -22,9 +22,10 @@ import (
 
 // PreDelete checks whether the product can be removed: nothing needs it any more.
 func PreDelete(ctx context.Context, o Options) Report {
-	c := newChecker(o)
-	return report(c.group(ctx, "Removal", one{CodeStillLabelled, c.stillLabelled}, one{CodeEntriesLeft, c.entriesLeft},
-		one{CodeWorkloadLeft, c.workloadLeft}, one{CodeRegistered, c.registered}))
+	return newChecker(o).report(ctx, 0, func(c *checker) {
+		c.add(ctx, "Removal", one{CodeStillLabelled, c.stillLabelled}, one{CodeEntriesLeft, c.entriesLeft},
+			one{CodeWorkloadLeft, c.workloadLeft}, one{CodeRegistered, c.registered})
+	})
 }
 
 // stillLabelled looks for Clusters whose label does not say false: another value than true keeps the entries.
@@ -106,10 +107,12 @@ func refersTo(class *clusterv1.ClusterClass, end string) bool {
 
 // remaining returns the objects of all namespaces to which a question applies.
 func (c *checker) remaining(ctx context.Context, list client.ObjectList, applies func(client.Object) bool,
+	options ...client.ListOption,
 ) ([]string, error) {
 	var found []string
 	for {
-		if err := c.Client.List(ctx, list, maxList, client.Continue(list.GetContinue())); err != nil {
+		page := append([]client.ListOption{maxList, client.Continue(list.GetContinue())}, options...)
+		if err := c.Client.List(ctx, list, page...); err != nil {
 			return nil, err //nolint:wrapcheck // the result is the error
 		}
 		err := meta.EachListItem(list, func(item runtime.Object) error {
@@ -130,7 +133,9 @@ func (c *checker) remaining(ctx context.Context, list client.ObjectList, applies
 func removed(left []string, err error, has, none string) Result {
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return Result{Status: Unknown, Message: "you may not look for what is left: " + err.Error()}
+		return Result{
+			Status: Unknown, Message: "you may not look for what is left: " + err.Error(), Do: "ask as a cluster-admin",
+		}
 	case err != nil:
 		return unread(err)
 	case len(left) > 0:

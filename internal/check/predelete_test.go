@@ -119,6 +119,9 @@ func TestPreDelete_IsNotSureWithoutTheRights(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
-	contract.Add(contract.Capability{Name: "test", Applied: []string{contract.Domain + "/applied"}})
+	contract.Add(contract.Capability{
+		Name: "test", Applied: []string{contract.Domain + "/applied"}, Conditions: []string{contract.Domain + "/Tested"},
+		Reasons: []contract.Reason{{Name: "CannotTest", Task: contract.TaskAct}, {Name: "Testing", Task: contract.TaskWait}},
+	})
 	m.Run()
 }

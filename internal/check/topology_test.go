@@ -75,11 +75,11 @@ func TestRun_KnowsWhatClusterClassesNeed(t *testing.T) {
 		"a ready class": {ready, discovered, "", nil, "cluster-classes", "ok: VariablesReady: 1"},
 		"a class that is not ready": {
 			`{conditions: [{type: VariablesReady, status: "False", reason: VariableDiscoveryFailed, message: x509}]}`, discovered, "", nil,
-			"cluster-classes", "failed: ClusterClass team-a/quick-start is not VariablesReady: VariableDiscoveryFailed x509",
+			"cluster-classes", "failed: 1 of 1: ClusterClass team-a/quick-start is not VariablesReady: VariableDiscoveryFailed x509",
 		},
-		"a class without conditions": {"{}", discovered, "", nil, "cluster-classes", "failed: ClusterClass team-a/quick-start is not VariablesReady: Cluster API has not"},
-		"no class":                   {"", discovered, "", nil, "cluster-classes", "failed: ClusterClass team-a/quick-start of a labelled Cluster does not exist"},
-		"a gate is off":              {ready, discovered, "", []string{"--feature-gates=ClusterTopology=true"}, "feature-gates", "failed: a labelled Cluster has a ClusterClass, and the feature gate RuntimeSDK"},
+		"a class without conditions": {"{}", discovered, "", nil, "cluster-classes", "failed: 1 of 1: ClusterClass team-a/quick-start is not VariablesReady: Cluster API has not"},
+		"no class":                   {"", discovered, "", nil, "cluster-classes", "failed: 1 of 1: ClusterClass team-a/quick-start of a labelled Cluster does not exist"},
+		"a gate is off":              {ready, discovered, "", []string{"--feature-gates=ClusterTopology=true"}, "feature-gates", "failed: a labelled Cluster has a ClusterClass, and Cluster API runs without feature gate RuntimeSDK"},
 		"another extension":          {ready, discovered, discovered, nil, "other-extensions", "ok: "},
 		"another that does not answer": {
 			ready, discovered, `{conditions: [{type: Discovered, status: "False"}]}`, nil,
