@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -51,5 +53,32 @@ func TestSignals_EndCommandsAtOnce(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestSignals_MakeCheckPrintWhatItHas interrupts a check that waits, as it says on standard error.
+func TestSignals_MakeCheckPrintWhatItHas(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, nil)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "check", "--wait", "10m", "--kubeconfig", a.kubeconfig(t))
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	var stdout bytes.Buffer
+	cmd.Stdout = &stdout
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, _ := bufio.NewReader(stderr).ReadString('\n')
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	err = cmd.Wait()
+	exit, _ := errors.AsType[*exec.ExitError](err)
+	if exit == nil || exit.ExitCode() != 1 || !strings.HasPrefix(line, "waiting for ") || !strings.Contains(stdout.String(), "\nInstallation\n") ||
+		!strings.Contains(stdout.String(), " failed (") {
+		t.Errorf("%v: %s%s", err, line, stdout.String())
 	}
 }

@@ -181,14 +181,14 @@ func (c *checker) admission(ctx context.Context) Result {
 	case apierrors.IsForbidden(err):
 		return unread(err)
 	case err != nil && strings.Contains(err.Error(), "webhook"):
-		return failed("a dry run of a KubeadmConfig of Cluster %s is refused: %v", client.ObjectKeyFromObject(cluster), err)
+		return failed("a test KubeadmConfig of Cluster %s is refused: %v", client.ObjectKeyFromObject(cluster), err)
 	case err != nil:
 		return unread(err)
 	case !slices.ContainsFunc(commands, isManaged):
-		return failed("a dry run of a KubeadmConfig of Cluster %s comes back without the proxy",
+		return failed("webhooks do not answer: a test KubeadmConfig of Cluster %s was not patched",
 			client.ObjectKeyFromObject(cluster))
 	}
-	return ok("a dry run of a KubeadmConfig of Cluster %s comes back with the proxy", client.ObjectKeyFromObject(cluster))
+	return ok("webhooks answer: a test KubeadmConfig of Cluster %s was patched", client.ObjectKeyFromObject(cluster))
 }
 
 // isManaged reports whether a command is the product's.

@@ -43,6 +43,8 @@ const (
 func advice(code finding.Code, status Status) string {
 	switch {
 	case status != Unknown:
+	case code == CodeAPIServer:
+		return "choose a cluster that runs with --context or --kubeconfig, or let --wait wait for it"
 	case strings.HasPrefix(string(code), "node-"):
 		return "look at the API server of the workload cluster, and whether it can be reached from here"
 	default:
