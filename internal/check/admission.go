@@ -99,7 +99,8 @@ func (c *checker) certificates(ctx context.Context) Result {
 			leaves[one.role] = leaf
 		}
 		if leaf == nil {
-			return failed("the Secret of Deployment %s has no certificate, or does not exist", one.role)
+			return failed("the %s has no certificate: its Secret does not exist, or has none",
+				strings.TrimPrefix(one.role, "controller-"))
 		}
 		left := leaf.NotAfter.Sub(c.Now())
 		if left <= 0 {

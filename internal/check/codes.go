@@ -52,7 +52,7 @@ func advice(code finding.Code, status Status) string {
 	}
 	switch code {
 	case CodeClusterAPI:
-		return "upgrade Cluster API to one of these versions, or capi-proxy-patcher to a version that supports it"
+		return "clusterctl upgrade changes the version of Cluster API; the link says which versions go together"
 	case CodeKinds:
 		return "install Cluster API with the kubeadm bootstrap and control plane providers: clusterctl init"
 	case CodeCertManager:

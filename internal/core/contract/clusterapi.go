@@ -26,6 +26,6 @@ func SupportsClusterAPI(text string) error {
 	if minor == "" || slices.Contains(ClusterAPIMinors(), minor) {
 		return nil
 	}
-	return fmt.Errorf("Cluster API %s is not supported by capi-proxy-patcher %s, which supports %s: upgrade the older of the two", //nolint:staticcheck // a name
+	return fmt.Errorf("Cluster API %s is not supported by capi-proxy-patcher %s, which supports %s: upgrade Cluster API, or, if that is newer, this product", //nolint:staticcheck // a name
 		minor, CurrentBuild().Version, strings.Join(ClusterAPIMinors(), " and "))
 }
