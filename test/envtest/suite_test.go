@@ -23,6 +23,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
@@ -155,7 +156,7 @@ func checkStopped(ctx context.Context) error {
 	}
 	var out, errs bytes.Buffer
 	status := cli.Main(ctx, []string{"status", "-n", ns, "--fail-on", "behind", "--kubeconfig", shared.kubeconfig},
-		kit.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}, fleet.New())
+		kit.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}, fleet.New(), check.New())
 	if status != 3 || !strings.HasPrefix(errs.String(), "The table may be old: no manager holds Lease ") ||
 		!strings.Contains(errs.String(), "Cluster stopped/one: still to come: create Secret one-proxy-files, ") {
 		return fmt.Errorf("without a manager the gate exits with %d: %s%s", status, errs.String(), out.String())
