@@ -40,16 +40,17 @@ func newSecret(streams kit.Streams) *cobra.Command {
 		Long: `Writes a proxy Secret with its label to standard output: with the values of flags, or with the settings of
 another system. A password is read from a file, since other users of the machine can read a command line.
 
---from recognizes the form: httpProxyConfig of AKS; topology of a Cluster; Cluster of EKS Anywhere; TanzuKubernetesCluster and
-variables of TKG; Proxy and install-config of OpenShift; Helm values; variables such as HTTP_PROXY in a list, a mapping,
-a Secret or ConfigMap, a shell file, a drop-in of systemd or the shell (env). A shell file is not executed.
+--from recognizes the form: httpProxyConfig of AKS; topology of a Cluster; Cluster of EKS Anywhere;
+TanzuKubernetesCluster and variables of TKG; Proxy and install-config of OpenShift; Helm values; variables such as
+HTTP_PROXY in a list, a mapping, a Secret or ConfigMap, a shell file, a drop-in of systemd or the shell (env). A
+shell file is not executed.
 
 User and password in a URL become the keys username and password. Standard error lists the entries of noProxy that are
 left out because they are composed anyway, the keys about proxies or certificates that are not read, and the findings of
 lint. The output holds the credentials of the proxy.
 
 Exit status: 0 success, 1 something cannot be read or used (nothing is written), 2 wrong usage.`,
-		Example: `  capi-proxy-patcher secret --namespace team-a --http-proxy http://proxy.example.com:3128 | kubectl apply -f -
+		Example: `  capi-proxy-patcher secret -n team-a --http-proxy http://proxy.example.com:3128 | kubectl apply -f -
   capi-proxy-patcher secret --http-proxy http://proxy.example.com:3128 --username node --password-file password.txt
   capi-proxy-patcher secret --from aks-proxy-config.json --namespace team-a | kubectl apply -f -
   kubectl get secret prod-config-values -o yaml | capi-proxy-patcher secret --from -
@@ -73,7 +74,7 @@ Exit status: 0 success, 1 something cannot be read or used (nothing is written),
 		"variables of the shell")
 	f.StringVar(&o.name, "name", "", "name of the Secret; defaults to CLUSTER-http-proxy if the input names a cluster, "+
 		"else http-proxy")
-	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the Secret; defaults to that of the input, if it has one")
+	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the Secret; defaults to that of the input, if any")
 	return cmd
 }
 
