@@ -33,18 +33,14 @@ func TestCheck_HasAStatusForWhatItCouldNotDo(t *testing.T) {
 		"--pre of a Cluster":        {[]string{"--pre", "--cluster", "a"}, 2, "exclude each other"},
 		"--pre-delete of a Cluster": {[]string{"--pre-delete", "--cluster", "a"}, 2, "excludes"},
 		"a node for a Cluster":      {[]string{"prod", "--from-nodes", "node-1"}, 2, `takes one argument, a Cluster, got ["prod" "node-1"]; a node is --from-nodes=node-1`},
+		"two by position":           {[]string{"prod", "stage"}, 2, `takes one argument, a Cluster, got ["prod" "stage"]`},
+		"two Clusters":              {[]string{"--cluster", "prod", "stage"}, 2, `names two Clusters, "prod" and "stage"; leave out one`},
 		"a Cluster by position":     {[]string{"--kubeconfig", kubeconfig, "team-a/prod"}, 1, "team-a/prod"},
 		"nothing installed":         {[]string{"--kubeconfig", kubeconfig}, 1, "failed   lease"},
 	} {
 		status, stdout, stderr := run(t, "", append([]string{"check"}, test.args...)...)
 		if status != test.status || !strings.Contains(stdout+stderr, test.part) {
 			t.Errorf("%s: status %d: %s%s", name, status, stdout, stderr)
-		}
-	}
-	for _, args := range []string{"prod stage", "--cluster prod node-1"} {
-		status, _, stderr := run(t, "", append([]string{"check"}, strings.Fields(args)...)...)
-		if status != 2 || !strings.Contains(stderr, "a node is --from-nodes=NODE") {
-			t.Errorf("%s: status %d: %s", args, status, stderr)
 		}
 	}
 	if _, stdout, _ := run(t, "", "check", "--kubeconfig", kubeconfig, "prod"); !strings.Contains(stdout, "\nCluster team-a/prod\n") {
