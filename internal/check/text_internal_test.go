@@ -10,7 +10,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 )
 
-var sample = Report{Status: Failed, Groups: []Group{ //nolint:gochecknoglobals // a constant
+var sample = Report{Status: Failed, Groups: []Group{
 	{"One", []Result{{Check: "lease", Status: OK, Message: "fine"}}},
 	{"Two", []Result{
 		{Check: "guard", Status: Failed, Message: strings.Repeat("word ", 12) + "end", Do: "mend it", Link: "https://example.com/" + strings.Repeat("x", 60)},
@@ -58,7 +58,7 @@ func TestPrinter_HasALineForEachProblem(t *testing.T) {
 func TestPrinter_AsksWhetherItIsATerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	for path, want := range map[string]bool{t.TempDir() + "/report": false, os.DevNull: true} {
-		file, err := os.Create(path) //nolint:gosec // a file of the test
+		file, err := os.Create(path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -53,10 +53,11 @@ func newStatus(streams kit.Streams, all []kit.Capability) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [CLUSTER]",
 		Short: "Show the proxy status of labelled Clusters",
-		Long: `Shows for each labelled Cluster the proxy Secret, the status of condition ProxyConfigured, and the problem. If a
-Cluster has any, more columns show its Machines that are behind, the age of the oldest, its outputs and its first warning
-about NO_PROXY. A Machine is behind if its bootstrap data differs from that of a new one. It shows what the controller
-has reported after its last pass, and says above the table whether a manager renews its Lease. Nothing is written.
+		Long: `Shows for each labelled Cluster the proxy Secret, the status of condition ProxyConfigured, and the problem.
+If a Cluster has any, more columns show its Machines that are behind, the age of the oldest, its outputs and its first
+warning about NO_PROXY. A Machine is behind if its bootstrap data differs from that of a new one. It shows what the
+controller has reported after its last pass, and says above the table whether a manager renews its Lease. Nothing is
+written.
 
 --fail-on does not rely on a report: it runs the controller's pass over each Cluster with dry runs, as plan does.
 

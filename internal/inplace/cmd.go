@@ -42,7 +42,7 @@ setup.sh, readiness-endpoints) as files of a folder. See docs/in-place.md.`,
 func nodeFlags(cmd *cobra.Command, o *agent.Options) {
 	cmd.Flags().StringVar(&o.Root, "root", "/", "folder that is the root of the node")
 	cmd.Flags().StringVar(&o.From, "from", "", "folder with the keys of the Secret as files")
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if o.From == "" {
 			return kit.Usage(errors.New("no version; use --from FOLDER"))
 		}

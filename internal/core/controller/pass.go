@@ -105,9 +105,9 @@ func orphansOf(objects []Object, patched []bootstrapv1.KubeadmConfigTemplate) (o
 	return orphans
 }
 
-// hasNothingOfOurs reports whether a Cluster without the label has nothing of ours: no condition, and none of the entries
-// that may be left without one: by a process that was killed, by a webhook that patched objects before the first pass
-// saw them, or by Cluster API, which copies templates as its cache shows them.
+// hasNothingOfOurs reports whether a Cluster without the label has nothing of ours: no condition, and none of the
+// entries that may be left without one: by a process that was killed, by a webhook that patched objects before the
+// first pass saw them, or by Cluster API, which copies templates as its cache shows them.
 func (c *Controller) hasNothingOfOurs(ctx context.Context, p *Pass) (bool, error) {
 	if _, frozen := settings.FreezeOf(p.Cluster.Annotations); p.View.Enabled || frozen || HasCondition(p.Cluster) ||
 		slices.ContainsFunc(c.Steps, func(step Step) bool { return step.Needs(p.Cluster) }) {

@@ -30,14 +30,19 @@ type Table struct {
 	widths []int // of the columns, 0 if one is not shown; nil before the first rows
 }
 
-// room is how wide cells of a column usually are.
-var room = map[string]int{"SECRET": 24, "READY": len("Unknown"), "POOLS": len("not patched"), "PUBLISHED": 12, "WARNING": 19}
+// room returns how wide cells of columns usually are.
+func room() map[string]int {
+	return map[string]int{
+		"SECRET": 24, "READY": len("Unknown"), "POOLS": len("not patched"), "PUBLISHED": 12, "WARNING": 19,
+	}
+}
 
 // Write prints rows as of now, the first ones below the names of the columns.
 func (t *Table) Write(out io.Writer, now time.Time, rows ...reported.Row) error {
-	lines := [][]string{{
-		"NAMESPACE", "NAME", "SECRET", "READY", "CONTROL-PLANE", "POOLS", "OLDEST", "PUBLISHED", "WARNING", "BEHIND", "PROBLEM",
-	}}
+	lines := append(make([][]string, 0, 1+len(rows)), []string{
+		"NAMESPACE", "NAME", "SECRET", "READY", "CONTROL-PLANE", "POOLS", "OLDEST", "PUBLISHED", "WARNING", "BEHIND",
+		"PROBLEM",
+	})
 	needed := make([]bool, len(lines[0]))
 	for _, r := range rows {
 		oldest := ""
@@ -72,7 +77,7 @@ func (t *Table) Write(out io.Writer, now time.Time, rows ...reported.Row) error 
 		case !shown:
 			t.widths[i] = 0
 		case t.All:
-			t.widths[i] = max(widths[i], room[name])
+			t.widths[i] = max(widths[i], room()[name])
 		}
 	}
 	return write(out, lines, t.widths)
