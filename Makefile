@@ -78,7 +78,7 @@ BUILD_PROGRAM = env -u GOEXPERIMENT CGO_ENABLED=0 GOFLAGS= GOAMD64=v1 GOARM64=v8
 # Where a release is written, and the repository that its manifests name.
 RELEASE_OUT ?= $(CURDIR)/out/release
 RELEASE_FOLDER = $(RELEASE_OUT)/runtime-extension-capi-proxy-patcher/$(VERSION)
-# Of kustomize, which is known (docs/adr/0011).
+# Of kustomize, which is known (docs/development/adr/0011).
 WITHOUT_WARNING = 2> >(grep -v "'vars' is deprecated" >&2)
 REGISTRY ?= registry.example.com/capi-proxy-patcher
 

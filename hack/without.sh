@@ -10,10 +10,10 @@ cd "$(dirname "$0")/.."
 [[ $# -gt 0 ]] || { echo "hack/without.sh: name capabilities, such as inplace" >&2; exit 2; }
 for name in "$@"; do
   [[ $name =~ ^[a-z]+$ && -d internal/$name ]] || { echo "hack/without.sh: there is no internal/$name" >&2; exit 2; }
-  copy=$PWD/out/without # the same for all: go test keeps results by path
+  copy=$PWD/out/without # the same for all: go test keeps results by path and time
   rm -rf "$copy"
   mkdir -p "$copy"
-  git ls-files -z -- . ":!internal/$name" | xargs -0 cp -P --parents -t "$copy"
+  git ls-files -z -- . ":!internal/$name" | xargs -0 cp -P --preserve=timestamps --parents -t "$copy"
   main=cmd/capi-proxy-patcher/main.go
   sed -i "/\b$name\.New()/d; /internal\/$name\"/d" "$copy/$main"
   if cmp -s "$main" "$copy/$main"; then

@@ -169,13 +169,13 @@ func reasonOf(reason, message string) Result {
 	return result
 }
 
-// published checks the conditions of capabilities: what is published, and whether nodes are changed in place.
+// published checks the other conditions, those of capabilities.
 func (c *checker) published(ctx context.Context) Result {
 	cluster := &clusterv1.Cluster{}
 	if err := c.Client.Get(ctx, c.Cluster, cluster); client.IgnoreNotFound(err) != nil {
 		return unread(err)
 	}
-	result := skipped("the Cluster publishes nothing, and changes no node in place")
+	result := skipped("the Cluster publishes nothing")
 	for _, condition := range cluster.Status.Conditions {
 		switch {
 		case !slices.Contains(contract.Conditions()[1:], condition.Type):
