@@ -79,7 +79,7 @@ func TestLint_ExitStatus(t *testing.T) {
 		"a default Secret":             {clean, "-f - --default-proxy-secret system/none", 0, "note: Cluster c: values of the proxy Secret are not known and not checked: the installation-wide Secret system/none does not exist", ""},
 		"nothing at all":               {controlPlaneManifest, "-f -", 0, "0 rejections", "the input has neither a Cluster with label capi-proxy-patcher.io/enabled nor a proxy Secret"},
 		"no input":                     {"", "", 2, "", "capi-proxy-patcher: no input; use -f FILE, or -f - for standard input"},
-		"an argument":                  {"", "x.yaml", 2, "", `takes no arguments, got "x.yaml"`},
+		"an argument":                  {"", "x.yaml", 2, "", `takes no arguments, got 1`},
 		"an unknown output":            {"", "-f - -o xml", 2, "", `unknown output "xml"; use text or json`},
 		"a bad Secret name":            {"", "-f - --default-proxy-secret x", 2, "", "write namespace/name"},
 		"a broken file":                {"a: [", "-f -", 1, "", "standard input: document 1"},

@@ -124,7 +124,7 @@ func TestExitStatus(t *testing.T) {
 		"an unknown flag":         {[]string{"render", "--fil", "x"}, 2, "unknown flag: --fil"},
 		"another unknown command": {[]string{"{{%s"}, 2, `unknown command "{{%s"` + "\nRun 'capi-proxy-patcher --help'"},
 		"no input":                {[]string{"render"}, 2, "no input; use -f FILE, or -f - for standard input\nRun 'capi-proxy-patcher render --help'"},
-		"an argument":             {[]string{"render", "x.yaml"}, 2, `takes no arguments, got "x.yaml"`},
+		"an argument":             {[]string{"render", "x.yaml"}, 2, `takes no arguments, got 1`},
 		"an unknown output":       {[]string{"render", "-f", "-", "-o", "json"}, 2, `unknown output "json"; use yaml or diff`},
 		"a flag without another":  {[]string{"render", "-f", "-", "--incomplete-secrets"}, 2, "--incomplete-secrets needs --include-secrets"},
 		"a file that is not":      {[]string{"render", "-f", dir + "/none.yaml"}, 1, "none.yaml: no such file or directory"},

@@ -41,7 +41,7 @@ func TestHooks_ReportMistakesAtTheStart(t *testing.T) {
 		"no API server":          {[]string{"--kubeconfig", "none", "--cert-dir", certificates}, kit.ExitInput, "reading kubeconfig: stat none: no such file or directory; without an API server use --diagnostics-address 0"},
 		"a port that is taken":   {[]string{"--port", port, "--bind-address", "127.0.0.1", "--health-addr", "0", "--diagnostics-address", "0", "--cert-dir", certificates}, kit.ExitInput, "serving hooks: listen tcp 127.0.0.1:" + port + ": bind: address already in use"},
 		"a health address taken": {[]string{"--health-addr", "127.0.0.1:" + port, "--diagnostics-address", "0", "--cert-dir", certificates}, kit.ExitInput, "error listening on 127.0.0.1:" + port},
-		"an argument":            {[]string{"x"}, kit.ExitUsage, `takes no arguments, got "x"`},
+		"an argument":            {[]string{"x"}, kit.ExitUsage, `takes no arguments, got 1`},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		var stderr logbuffer.Buffer

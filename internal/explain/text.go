@@ -108,7 +108,7 @@ func (p *printer) summary() {
 			switch {
 			case d.CounterCheck && isDirect:
 				wide = "; " + d.Name + " is direct, too: NO_PROXY is too wide"
-			case d.InCluster && !isDirect:
+			case d.InCluster && misses(d.Answers[i].Verdict):
 				wrong = append(wrong, d.Name)
 				fallthrough
 			case d.InCluster:

@@ -1,13 +1,16 @@
 package offline
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -138,8 +141,17 @@ func (o secretOptions) read(streams kit.Streams) (map[string]string, error) {
 		value := *flag
 		if value != "" && (key == contract.KeyPassword || key == contract.KeyTrustedCA) {
 			text, err := kit.ReadFile(value, streams.In)
-			if value = strings.TrimRight(string(text), "\r\n"); err != nil || value == "" {
-				return nil, cmp.Or(err, fmt.Errorf("the file for key %s is empty", key))
+			if invalid := (*fs.PathError)(nil); key == contract.KeyPassword && errors.As(err, &invalid) { // it may be in the path
+				err = fmt.Errorf("reading the file for key %s: %w", key, invalid.Err)
+			}
+			text = bytes.TrimPrefix(text, []byte("\ufeff")) // a byte order mark
+			switch value = strings.TrimRight(string(text), "\r\n"); {
+			case err != nil:
+				return nil, err
+			case value == "":
+				return nil, fmt.Errorf("the file for key %s is empty", key)
+			case !utf8.ValidString(value):
+				return nil, fmt.Errorf("the file for key %s is not UTF-8; convert it, or create the Secret with kubectl", key)
 			}
 		}
 		if value != "" {

@@ -170,9 +170,11 @@ func TestSecret_TakesNameAndNamespace(t *testing.T) {
 func TestSecret_TakesFlags(t *testing.T) {
 	t.Parallel()
 	const proxy = "--http-proxy http://p.example.com:1 "
-	certificate, empty := filepath.Join(t.TempDir(), "ca.pem"), filepath.Join(t.TempDir(), "empty")
+	folder := t.TempDir()
+	certificate, empty := filepath.Join(folder, "ca.pem"), filepath.Join(folder, "empty")
+	latin, marked := filepath.Join(folder, "latin"), filepath.Join(folder, "marked")
 	authority := pki.Text(t)
-	for name, text := range map[string]string{certificate: authority, empty: "\n"} {
+	for name, text := range map[string]string{certificate: authority, empty: "\n", latin: "s3cr\xe9t", marked: "\ufeffs3cr\n"} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -181,8 +183,9 @@ func TestSecret_TakesFlags(t *testing.T) {
 		proxy: "map[httpProxy:http://p.example.com:1]",
 		proxy + "--https-proxy http://q.example.com:2 --no-proxy a.example,10.0.0.0/8": "map[httpProxy:http://p.example.com:1 " +
 			"httpsProxy:http://q.example.com:2 noProxy:a.example,10.0.0.0/8]",
-		proxy + "--username u --password-file -": "map[httpProxy:http://p.example.com:1 password:s3cr username:u]",
-		"--trusted-ca " + certificate:            fmt.Sprintf("map[trustedCA:%s]", strings.TrimSpace(authority)),
+		proxy + "--username u --password-file " + marked: "map[httpProxy:http://p.example.com:1 password:s3cr username:u]",
+		proxy + "--username u --password-file -":         "map[httpProxy:http://p.example.com:1 password:s3cr username:u]",
+		"--trusted-ca " + certificate:                    fmt.Sprintf("map[trustedCA:%s]", strings.TrimSpace(authority)),
 	} {
 		status, stdout, stderr := run(t, "s3cr\r\n", append([]string{"secret", "-n", "team-a"}, strings.Fields(args)...)...)
 		if got := fmt.Sprintf("%s", dataOf(t, stdout)); status != 0 || stderr != "" || got != want {
@@ -195,13 +198,16 @@ func TestSecret_TakesFlags(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		proxy + "--from -": "2 capi-proxy-patcher: use either --http-proxy URL, or --from FILE, - or env\n",
-		"":                 "2 capi-proxy-patcher: use either",
-		"--http-proxy http://u:s3cr@p.example.com:1": "2 capi-proxy-patcher: the URL has a user; use --username and --password-file\n",
-		proxy + "--password s3cr":                    "2 capi-proxy-patcher: unknown flag: --password\n",
-		proxy + "--password-file " + empty:           "1 capi-proxy-patcher: the file for key password is empty\n",
-		proxy + "--trusted-ca " + empty + "x":        "1 capi-proxy-patcher: reading input: open ",
-		"--http-proxy p.example.com:1":               "1 rejection: Secret http-proxy, key httpProxy: the scheme is missing",
+		proxy + "--from -":              "2 capi-proxy-patcher: use either --http-proxy URL, or --from FILE, - or env\n",
+		"":                              "2 capi-proxy-patcher: use either",
+		"http://u:s3cr@p.example.com:1": "2 capi-proxy-patcher: secret takes no arguments, got 1\n",
+		proxy + "--username u --password-file s3cr/t":   "1 capi-proxy-patcher: reading the file for key password: no such file or directory\n",
+		proxy + "--username u --password-file " + latin: "1 capi-proxy-patcher: the file for key password is not UTF-8",
+		"--http-proxy http://u:s3cr@p.example.com:1":    "2 capi-proxy-patcher: the URL has a user; use --username and --password-file\n",
+		proxy + "--password s3cr":                       "2 capi-proxy-patcher: unknown flag: --password\n",
+		proxy + "--password-file " + empty:              "1 capi-proxy-patcher: the file for key password is empty\n",
+		proxy + "--trusted-ca " + empty + "x":           "1 capi-proxy-patcher: reading input: open ",
+		"--http-proxy p.example.com:1":                  "1 rejection: Secret http-proxy, key httpProxy: the scheme is missing",
 	} {
 		status, stdout, stderr := run(t, "", append([]string{"secret"}, strings.Fields(args)...)...)
 		if got := fmt.Sprint(status, " ", stderr); !strings.HasPrefix(got, want) || stdout != "" || strings.Contains(got, "s3cr") {

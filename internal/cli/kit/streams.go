@@ -110,10 +110,10 @@ func UntilSignal(ctx context.Context, more ...os.Signal) context.Context {
 	return ctx
 }
 
-// NoArgs rejects arguments as a usage error.
+// NoArgs rejects arguments as a usage error, which does not repeat them: one may be a password.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return Usage(fmt.Errorf("%s takes no arguments, got %q", cmd.Name(), args[0]))
+		return Usage(fmt.Errorf("%s takes no arguments, got %d", cmd.Name(), len(args)))
 	}
 	return nil
 }

@@ -2,9 +2,12 @@ package contract
 
 import (
 	"cmp"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // release and commit are set by the linker: -X MODULE/internal/core/contract.release=v1.2.3. A commit that ends in
@@ -49,8 +52,11 @@ func CurrentBuild() Build {
 // LabelVersion on the Lease of the manager is Label of the one that leads.
 const LabelVersion = "app.kubernetes.io/version"
 
-// Label returns the version as the value of a label.
-func (b Build) Label() string { return strings.Trim(strings.ReplaceAll(b.Version, "+", "_"), "()") }
+// Label returns the version as the value of a label: other characters are an underscore, and the end is cut.
+func (b Build) Label() string {
+	text := regexp.MustCompile(`[^A-Za-z0-9._-]`).ReplaceAllString(b.Version, "_")
+	return strings.Trim(text[:min(len(text), validation.LabelValueMaxLength)], "._-")
+}
 
 // String returns the version, the version of Go and the platform.
 func (b Build) String() string { return b.Version + " " + b.Go + " " + b.Platform }

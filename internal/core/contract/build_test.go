@@ -1,6 +1,7 @@
 package contract_test
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -14,6 +15,7 @@ func TestLabel_IsTheValueOfALabel(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]string{
 		"v0.1.0": "v0.1.0", "(devel)": "devel", "v0.1.1-rc.1+build": "v0.1.1-rc.1_build",
+		"feature/x": "feature_x", strings.Repeat("é-", 40): "", strings.Repeat("a", 62) + ".b": strings.Repeat("a", 62),
 		"v0.1.1-0.20261129223911-59d3676f987f+dirty": "v0.1.1-0.20261129223911-59d3676f987f_dirty",
 		contract.CurrentBuild().Version:              contract.CurrentBuild().Label(),
 	} {
