@@ -141,7 +141,7 @@ func (o secretOptions) read(streams kit.Streams) (map[string]string, error) {
 		value := *flag
 		if value != "" && (key == contract.KeyPassword || key == contract.KeyTrustedCA) {
 			text, err := kit.ReadFile(value, streams.In)
-			if invalid := (*fs.PathError)(nil); key == contract.KeyPassword && errors.As(err, &invalid) { // it may be in the path
+			if invalid := (*fs.PathError)(nil); key == contract.KeyPassword && errors.As(err, &invalid) { // the path may be it
 				err = fmt.Errorf("reading the file for key %s: %w", key, invalid.Err)
 			}
 			text = bytes.TrimPrefix(text, []byte("\ufeff")) // a byte order mark
