@@ -73,31 +73,30 @@ func (t *Topology) finish(ctx context.Context, done *Result, complete bool) (out
 			out.Add(contract.ReasonWaitingForObjects, "the topology controller has not created the control plane yet")
 		}
 		t.reportDrifts(&out, done.Reconciled)
-		switch {
-		case meta.IsStatusConditionTrue(t.Cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition):
-		case slices.ContainsFunc(out.Findings, waits):
-			if err := t.reportCause(ctx, &out); err != nil {
-				return out, err
-			}
-		case !done.IsExplained():
-			t.reportAbsent(&out, done.Reconciled)
+		reconciled := meta.IsStatusConditionTrue(t.Cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
+		if !reconciled && !done.IsExplained() && len(out.Findings) == 0 {
+			err = t.reportAbsent(ctx, &out)
+		}
+		if !reconciled && slices.ContainsFunc(out.Findings, waits) {
+			err = t.reportCause(ctx, &out)
 		}
 	}
-	if len(plan.AnnotationOperations(t.Cluster.Annotations, want)) == 0 {
-		return out, nil
+	if err != nil || len(plan.AnnotationOperations(t.Cluster.Annotations, want)) == 0 {
+		return out, err
 	}
 	return out, t.Writer.Annotate(ctx, t.Cluster, want)
 }
 
-// reportAbsent names pools of the topology without an object: the control plane comes before them.
-func (t *Topology) reportAbsent(out *Outcome, objects []Reconciled) {
+// reportAbsent names pools of the topology that do not exist: the control plane comes before them.
+func (t *Topology) reportAbsent(ctx context.Context, out *Outcome) error {
+	pools, err := t.Reader.Pools(ctx, t.View)
 	for _, pool := range t.Settings.Pools {
 		is := func(p plan.Pool) bool { return p.Kind == pool.Kind && p.Name == pool.Name }
-		has := func(o Reconciled) bool { return slices.ContainsFunc(o.Pools, is) }
-		if pool.UsesProxy() && !slices.ContainsFunc(objects, has) {
+		if err == nil && pool.UsesProxy() && !slices.ContainsFunc(pools, is) {
 			out.Add(contract.ReasonWaitingForObjects, "the topology controller has not created %s yet", pool)
 		}
 	}
+	return err
 }
 
 // releases reports whether the Cluster asks for an end of a freeze that the webhook has missed.

@@ -334,7 +334,9 @@ func TestFinish_EndsAFreezeThatAppliesToNothing(t *testing.T) {
 	} {
 		template := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: named("old", clusterv1.ClusterTopologyOwnedLabel, "", clusterv1.ClusterNameLabel, "one")}
 		template.Spec.Template.Spec = referring("kept")
-		topology, shown := topologyOf(t, test.annotations, template)
+		pool := poolOf("md", plan.KindTemplate, "t")
+		pool.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel] = "workers"
+		topology, shown := topologyOf(t, test.annotations, template, pool)
 		topology.View.Enabled = !test.disabled
 		out, err := topology.finish(t.Context(), &Result{Reconciled: []Reconciled{{Object: templateOf(patch.Spec{})}}}, !test.incomplete)
 		if err != nil || len(out.Findings) > 0 || strings.Join(shown.writes, "\n") != test.write || !topology.Secrets.needed["kept"] {
@@ -380,11 +382,14 @@ func TestFinish_SaysWhatTheTopologyControllerWaitsFor(t *testing.T) {
 		}
 		return all
 	}
+	existing, theirs := poolOf("md", "OtherTemplate", "t"), poolOf("md", "OtherTemplate", "t")
+	existing.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel] = "workers"
+	theirs.Labels, theirs.Spec.ClusterName = existing.Labels, "two"
 	lacking, stale := drifting(Lacking, "A"), drifting(Stale, "A", "B", "C", "D", "E")
 	for name, test := range map[string]struct {
 		drifts     []Reconciled
 		conditions []metav1.Condition
-		class      client.Object
+		class      client.Object // or a pool
 		live       error
 		change     func(*Topology)
 		// found are parts of the messages, in order.
@@ -393,9 +398,11 @@ func TestFinish_SaysWhatTheTopologyControllerWaitsFor(t *testing.T) {
 		fails bool
 	}{
 		"nothing":                        {conditions: []metav1.Condition{done}},
-		"a pool without an object":       {found: []string{"has not created MachineDeployment workers of spec.topology yet"}},
+		"a pool that does not exist":     {class: class(metav1.ConditionFalse), found: []string{"has not created MachineDeployment workers of spec.topology yet", "is not ready, its"}, again: causeDelay},
+		"one that exists":                {class: existing},
+		"one of another Cluster":         {class: theirs, found: []string{"has not created", "class does not exist"}, again: causeDelay},
 		"one that gets no proxy":         {change: func(t *Topology) { t.Settings.Pools[0].Override = contract.SecretNone }},
-		"the same, in a later pass":      {conditions: []metav1.Condition{waiting}, found: []string{"has not created MachineDeployment workers of spec.topology yet"}},
+		"one that can never exist":       {conditions: []metav1.Condition{waiting}, class: class(metav1.ConditionTrue), found: []string{"has not created", "has reason Paused: it is late"}, again: causeDelay},
 		"no control plane":               {change: func(t *Topology) { t.View.ControlPlaneKind = "" }, conditions: []metav1.Condition{done}, found: []string{"has not created the control plane yet"}},
 		"a disabled Cluster":             {change: func(t *Topology) { t.View.Enabled = false }, drifts: lacking},
 		"three names":                    {drifts: drifting(Stale, "A", "B", "C"), conditions: []metav1.Condition{done}, found: []string{"has not updated T team/A, T team/B, T team/C to the current"}},
