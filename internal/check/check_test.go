@@ -284,6 +284,9 @@ func TestRun_NamesWhatIsBroken(t *testing.T) {
 		"a bad label": {"cluster-label", check.Failed, func(w *world) {
 			w.objects["cluster"].SetLabels(map[string]string{"capi-proxy-patcher.io/enabled": "yes"})
 		}},
+		"a Cluster that is disabled": {"cluster-condition", check.Skipped, func(w *world) {
+			w.rows[0].Reason, w.rows[0].Disabled = "", true
+		}},
 		"a Cluster that is not labelled": {"cluster-condition", check.Skipped, func(w *world) { w.rows = nil }},
 		"no Cluster":                     {"cluster-label", check.Failed, func(w *world) { delete(w.objects, "cluster") }},
 		"Machines are behind":            {"cluster-machines", check.Warning, func(w *world) { w.rows[0].Behind = []outdated.Behind{{Machines: 2}} }},

@@ -132,6 +132,8 @@ func (c *checker) conditionOf(ctx context.Context, row reported.Row) Result {
 		result.Link = kit.Link(contract.ReasonPaused)
 		result.Do = "unpause it: remove spec.paused and annotation " + clusterv1.PausedAnnotation
 		return result
+	case row.Reason == "" && row.Disabled:
+		return skipped("the Cluster is disabled by its label")
 	case row.Reason == "":
 		result := failed("the Cluster has no condition %s", contract.ConditionProxyConfigured)
 		result.Do = "see whether a manager runs and serves it: --namespace and --watch-filter of the manager"

@@ -58,6 +58,8 @@ type Row struct {
 	Published string `json:"published,omitempty"`
 	// Paused reports whether the Cluster is paused.
 	Paused bool `json:"paused,omitempty"`
+	// Disabled reports whether the label says that the Cluster gets no proxy.
+	Disabled bool `json:"disabled,omitempty"`
 	// Warning is the code of the first warning about NO_PROXY.
 	Warning string `json:"warning,omitempty"`
 }
@@ -109,7 +111,10 @@ func Rows(clusters []clusterv1.Cluster, generated []metav1.PartialObjectMetadata
 func RowOf(cluster *clusterv1.Cluster, generated map[string]string) Row {
 	asks, _ := settings.Of(cluster) // what cannot be read is in the condition
 	view := asks.ApplyTo(settings.ClusterOf(cluster))
-	row := Row{Namespace: cluster.Namespace, Name: cluster.Name, Paused: view.Paused}
+	row := Row{
+		Namespace: cluster.Namespace, Name: cluster.Name, Paused: view.Paused,
+		Disabled: cluster.Labels[contract.LabelEnabled] == contract.LabelDisabledValue,
+	}
 	row.Secret = generated[contract.AnnotationSource]
 	if named := view.Annotations[contract.AnnotationSecret]; row.Secret == "" && named != "" {
 		row.Secret = cluster.Namespace + "/" + named

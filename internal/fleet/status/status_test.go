@@ -71,7 +71,10 @@ func clusters() ([]clusterv1.Cluster, []metav1.PartialObjectMetadata) {
 		cluster("a", "typo", "False", contract.ReasonInvalidSettings, "", contract.AnnotationRollout, "now",
 			contract.AnnotationSecret, "x\x1b[2J\nb   fake"),
 		cluster("a", "forged", "True", contract.ReasonConfigured, "[{}]"),
+		cluster("b", "inplace", "False", "InPlaceFailed", ""),
+		cluster("b", "off", "", "", ""),
 	}
+	all[len(all)-1].Labels[contract.LabelEnabled] = contract.LabelDisabledValue
 	secret := func(namespace, name, source, warnings string) metav1.PartialObjectMetadata {
 		return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name,
@@ -99,6 +102,8 @@ a           typo      a/x?[2J?b   fake      False   unknown         unknown     
 a           waits     -                     False   2 behind        up to date   90m      -              WaitingForRollout: in other words; 7 Machines are behind
 b           fine      system/installation   True    up to date      up to date   -        -              -
 b           hosted    -                     False   not patched     unknown      -        -              TemplateNotSupported: in other words; 7 Machines are behind
+b           inplace   -                     False   up to date      up to date   -        -              InPlaceFailed: in other words; 7 Machines are behind
+b           off       -                     -       -               -            -        -              disabled by its label
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -107,22 +112,26 @@ b           hosted    -                     False   not patched     unknown     
 	if err := (&status.Table{Wide: true}).Write(&out, noon, rows[2]); err != nil {
 		t.Fatal(err)
 	}
-	const wide = "KubeadmControlPlane cp: 2, MachineDeployment md: 1, MachinePool mp: 1   -\n"
-	if got := out.String(); !strings.HasSuffix(got, wide) {
+	const wide = "KubeadmControlPlane cp: 2, MachineDeployment md: 1, MachinePool mp: 1   -         in other words; 7 Machines are behind\n"
+	if err := (&status.Table{Wide: true}).Write(&out, noon, rows[4]); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); !strings.Contains(got, wide) || !strings.HasSuffix(got, "7 Machines are behind   -\n") {
 		t.Errorf("got %q", got)
 	}
 }
 
-// TestTable_HasTheColumnsThatARowNeeds has a Cluster that is as it should be.
+// TestTable_HasTheColumnsThatARowNeeds has a Cluster that is as it should be, and one that is disabled.
 func TestTable_HasTheColumnsThatARowNeeds(t *testing.T) {
 	t.Parallel()
 	rows := reported.Rows(clusters())
 	var out bytes.Buffer
-	if err := (&status.Table{}).Write(&out, noon, rows[5]); err != nil {
+	if err := (&status.Table{}).Write(&out, noon, rows[5], rows[8]); err != nil {
 		t.Fatal(err)
 	}
 	const want = `NAME   SECRET                READY   PROBLEM
 fine   system/installation   True    -
+off    -                     -       disabled by its label
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -239,8 +248,8 @@ func TestTable_ShowsPausedClustersAndWhatIsPublished(t *testing.T) {
 	if err := (&status.Table{}).Write(&out, noon, reported.RowOf(cluster, nil)); err != nil {
 		t.Fatal(err)
 	}
-	const want = `NAME   SECRET   READY   PUBLISHED   PROBLEM
-prod   -        False   NameTaken   paused: unpause the Cluster (spec.paused, annotation cluster.x-k8s.io/paused); InvalidSettings
+	const want = `NAME   SECRET   READY   CONTROL-PLANE   POOLS     PUBLISHED   PROBLEM
+prod   -        False   unknown         unknown   NameTaken   paused: unpause the Cluster (spec.paused, annotation cluster.x-k8s.io/paused); InvalidSettings
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -22,7 +22,7 @@ import (
 type Table struct {
 	// Namespaces adds the column of namespaces.
 	Namespaces bool
-	// Wide adds the control planes and pools with Machines that are behind.
+	// Wide adds the control planes and pools with Machines that are behind, and messages of conditions that are True.
 	Wide bool
 	// All shows the columns that no row needs, too, with room for their cells: later rows may need both.
 	All bool
@@ -41,7 +41,7 @@ func room() map[string]int {
 func (t *Table) Write(out io.Writer, now time.Time, rows ...reported.Row) error {
 	lines := append(make([][]string, 0, 1+len(rows)), []string{
 		"NAMESPACE", "NAME", "SECRET", "READY", "CONTROL-PLANE", "POOLS", "OLDEST", "PUBLISHED", "WARNING", "BEHIND",
-		"PROBLEM",
+		"PROBLEM", "MESSAGE",
 	})
 	needed := make([]bool, len(lines[0]))
 	for _, r := range rows {
@@ -49,12 +49,16 @@ func (t *Table) Write(out io.Writer, now time.Time, rows ...reported.Row) error 
 		if r.Oldest != nil {
 			oldest = duration.HumanDuration(now.Sub(*r.Oldest))
 		}
+		message := ""
+		if r.IsTrue() {
+			message = finding.OneLine(r.Message)
+		}
 		line := []string{
-			r.Namespace, r.Name, r.Secret, r.Status, cell(r.ControlPlane), cell(r.Pools), oldest, r.Published, r.Warning,
-			groups(r.Behind), problem(r),
+			r.Namespace, r.Name, r.Secret, r.Status, cell(r, r.ControlPlane), cell(r, r.Pools), oldest, r.Published, r.Warning,
+			groups(r.Behind), problem(r), message,
 		}
 		for i, text := range line {
-			needed[i] = needed[i] || text != "" && text != cellCurrent && text != cellUnknown
+			needed[i] = needed[i] || text != "" && text != cellCurrent
 		}
 		lines = append(lines, line)
 	}
@@ -70,7 +74,7 @@ func (t *Table) Write(out io.Writer, now time.Time, rows ...reported.Row) error 
 			shown = true
 		case "NAMESPACE":
 			shown = t.Namespaces
-		case "BEHIND":
+		case "BEHIND", "MESSAGE":
 			shown = t.Wide
 		}
 		switch {
@@ -90,6 +94,8 @@ func problem(r reported.Row) string {
 		words = append(words, "paused: unpause the Cluster (spec.paused, annotation "+clusterv1.PausedAnnotation+")")
 	}
 	switch {
+	case r.Status == "" && r.Disabled:
+		words = append(words, "disabled by its label")
 	case r.Status == "" && !r.Paused:
 		words = append(words, "the manager has not reconciled this Cluster yet")
 	case r.Status != "" && !r.IsTrue():
@@ -98,14 +104,11 @@ func problem(r reported.Row) string {
 	return strings.Join(words, "; ")
 }
 
-// Cells of a column that need not be shown.
-const (
-	cellCurrent = "up to date"
-	cellUnknown = "unknown"
-)
+// cellCurrent is a cell of a column that need not be shown.
+const cellCurrent = "up to date"
 
-// cell is a cell of the table.
-func cell(m reported.Machines) string {
+// cell is a cell about the Machines of a row.
+func cell(r reported.Row, m reported.Machines) string {
 	switch m.State {
 	case reported.MachinesBehind:
 		return fmt.Sprintf("%d behind", m.Behind)
@@ -114,7 +117,10 @@ func cell(m reported.Machines) string {
 	case reported.NotPatched:
 		return "not patched"
 	default:
-		return cellUnknown
+		if r.Status == "" && r.Disabled {
+			return "" // nothing compares them
+		}
+		return "unknown"
 	}
 }
 
