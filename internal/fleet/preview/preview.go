@@ -273,13 +273,20 @@ func (r Result) Unmet(behind, condition bool) (why []string) {
 	return why
 }
 
+// maxNames is how many Machines a message names; the others are counted.
+const maxNames = 3
+
 // Incomparable says which Machines cannot be compared, "" if all can.
 func (r Result) Incomparable() string {
 	if len(r.Unknown) == 0 {
 		return ""
 	}
+	first, more := r.Unknown, ""
+	if left := len(first) - maxNames; left > 0 {
+		first, more = first[:maxNames], fmt.Sprintf(" and %d more", left)
+	}
 	return "whether a Machine is behind is not known while it has no KubeadmConfig with status.dataSecretName: " +
-		strings.Join(r.Unknown, ", ")
+		strings.Join(first, ", ") + more
 }
 
 // IsKnown reports whether the pass has compared all Machines that are patched.
@@ -424,6 +431,9 @@ func unknown(ctx context.Context, w *snapshot, cluster *clusterv1.Cluster, machi
 		}
 	}
 	for _, o := range result.Reconciled {
+		if o.Recipe == nil { // it gets no proxy, or a finding says more
+			continue
+		}
 		names = append(names, machines(o.Kind, o.GetName())...)
 		for _, pool := range o.Pools {
 			names = append(names, machines(pool.Kind, pool.Object)...)

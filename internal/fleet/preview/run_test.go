@@ -23,6 +23,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/settings"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
@@ -289,6 +293,33 @@ func TestRun_NamesTheClusterThatIsNotThere(t *testing.T) {
 	const want = `reading Cluster team/none: clusters.cluster.x-k8s.io "none" not found`
 	if _, err := (&runner{api: api, Options: Options{Namespace: "team", Cluster: "none"}}).run(t.Context()); err == nil || err.Error() != want {
 		t.Errorf("says %v, want %s", err, want)
+	}
+}
+
+// TestUnknown_SkipsPoolsWithoutProxy has five Machines without a KubeadmConfig in each of two pools, of which one gets the
+// proxy.
+func TestUnknown_SkipsPoolsWithoutProxy(t *testing.T) {
+	t.Parallel()
+	w, err := newSnapshot(t.Context(), (&server{t: t}).running(), "team")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var result Result
+	for name, recipe := range map[string]*patch.Recipe{"proxied": {}, "direct": nil} {
+		o := controller.NewObject(&bootstrapv1.KubeadmConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: name}}, plan.KindTemplate, false)
+		o.Pools = []plan.Pool{{Pool: settings.Pool{Kind: settings.KindMachineDeployment}, Object: name}}
+		result.Reconciled = append(result.Reconciled, controller.Reconciled{Object: o, Recipe: recipe})
+	}
+	of := func(kind, name string) (names []string) {
+		for i := 0; kind == settings.KindMachineDeployment && i < 5; i++ {
+			names = append(names, fmt.Sprintf("%s-%d", name, i))
+		}
+		return names
+	}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one"}}
+	if result.Unknown, err = unknown(t.Context(), w, cluster, of, result); err != nil || len(result.Unknown) != 5 ||
+		!strings.HasSuffix(result.Incomparable(), ": proxied-0, proxied-1, proxied-2 and 2 more") {
+		t.Errorf("got %q, %s, error %v", result.Unknown, result.Incomparable(), err)
 	}
 }
 
