@@ -175,8 +175,17 @@ func TestStatus_SaysWhatItMayNotRead(t *testing.T) {
 		t.Errorf("exit status %d, %s%s", status, stdout, stderr)
 	}
 	if status, _, stderr := run(t, "", "status", "--kubeconfig", a.kubeconfig(t), "--cluster", "prod"); status != 1 ||
-		!strings.Contains(stderr, "no labelled Cluster prod in namespace team-a") {
+		!strings.Contains(stderr, "Cluster team-a/prod not found; found none") {
 		t.Errorf("exit status %d, %s", status, stderr)
+	}
+	a.objects[clustersPath] = `{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"ClusterList","items":[{"metadata":{"namespace":"team-a","name":"prod"}}]}`
+	for name, want := range map[string]string{
+		"prod": "no labelled Cluster prod in namespace team-a", "prd": "Cluster team-a/prd not found; found: team-a/prod",
+	} {
+		status, _, stderr := run(t, "", "status", "--kubeconfig", a.kubeconfig(t), name)
+		if status != 1 || !strings.Contains(stderr, want) {
+			t.Errorf("exit status %d, %s, want %s", status, stderr, want)
+		}
 	}
 	if status, _, stderr := run(t, "", "status", "--kubeconfig", a.kubeconfig(t), "--context", "nobody"); status != 1 ||
 		!strings.Contains(stderr, "listing Clusters") {

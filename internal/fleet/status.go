@@ -150,6 +150,9 @@ func runStatus(ctx context.Context, o statusOptions, streams kit.Streams) error 
 		table: &status.Table{Namespaces: o.all, Wide: o.output == "wide", All: o.watch},
 	}
 	rows, version, err := s.list(ctx)
+	if errors.Is(err, reported.ErrNotLabelled) {
+		err = cmp.Or(kit.NotFound(ctx, api, o.namespace, o.cluster), err)
+	}
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,6 +28,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
@@ -176,7 +178,11 @@ func (r *runner) try(ctx context.Context) (Result, error) {
 	api, o := r.api, r.Options
 	cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: o.Namespace, Name: o.Cluster}
 	if err := api.Get(ctx, key, cluster); err != nil {
-		return Result{}, fmt.Errorf("reading Cluster %s: %w", key, err)
+		err = fmt.Errorf("reading Cluster %s: %w", key, err)
+		if apierrors.IsNotFound(err) {
+			err = cmp.Or(kit.NotFound(ctx, api, key.Namespace, key.Name), err)
+		}
+		return Result{}, err
 	}
 	result, were := Result{Before: reported.RowOf(cluster, nil)}, inPlaceTargets(cluster)
 	if r.world == nil {
