@@ -116,6 +116,9 @@ func (c *checker) secret(ctx context.Context) Result {
 		return result
 	case row.Secret == "":
 		return skipped("no proxy Secret is in use")
+	case !row.IsTrue():
+		return skipped("whether Secret %s is in use is not known: condition %s is not True", row.Secret,
+			contract.ConditionProxyConfigured)
 	}
 	return ok("Secret %s is in use", row.Secret)
 }

@@ -84,6 +84,10 @@ func TestRun_NamesTheMistakesOfAnOperator(t *testing.T) {
 			check: "cluster-secret", want: "warning: ", link: "unlabelled-secret", report: check.OK,
 			do: "kubectl -n team-a label secret http-proxy capi-proxy-patcher.io/proxy=",
 		},
+		"a Secret that nobody uses": {
+			edit: unconfigured("SettingsNotFound"), check: "cluster-secret", report: check.Failed,
+			want: "skipped: whether Secret team-a/http-proxy is in use is not known",
+		},
 		"a key that looks like that of the Secret's label": {
 			edit:  func(t *testing.T, w *world) { t.Helper(); w.add(t, secretWith(`capi-proxy-pacher.io/proxy: ""`)) },
 			check: "labels", want: "warning: label capi-proxy-pacher.io/proxy of Secret team-a/http-proxy has no effect", report: check.OK,
@@ -250,6 +254,11 @@ func leads(name, version string) func(*testing.T, *world) {
 		lease, _ := w.objects["lease"].(*coordinationv1.Lease)
 		lease.Labels = map[string]string{contract.LabelVersion: version}
 	}
+}
+
+// unconfigured has the Cluster of the user not configured.
+func unconfigured(reason string) func(*testing.T, *world) {
+	return func(_ *testing.T, w *world) { w.rows[0].Status, w.rows[0].Reason = "False", reason }
 }
 
 func unserved(_ *testing.T, w *world) {
