@@ -225,18 +225,18 @@ func (c *checker) group(ctx context.Context, name string, checks ...one) Group {
 		result := check.run(ctx)
 		result.Check, result.Message = check.code, bounded(result.Message)
 		if result.Status != OK && result.Status != Skipped {
-			result.Do = cmp.Or(result.Do, advice(check.code, result.Status))
-			result.Link = cmp.Or(result.Link, kit.Link(string(check.code)))
+			result.Do = bounded(cmp.Or(result.Do, advice(check.code, result.Status)))
+			result.Link = bounded(cmp.Or(result.Link, kit.Link(string(check.code))))
 		}
 		group.Checks = append(group.Checks, result)
 	}
 	return group
 }
 
-// maxMessage is how many characters of a message are shown: tenants write parts of them.
+// maxMessage is how many characters of a text are shown: tenants write parts of them.
 const maxMessage = 600
 
-// bounded returns a message in one line and not too long.
+// bounded returns a text in one line and not too long.
 func bounded(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(finding.OneLine(text), "?"), "\r", " ")
 	if runes := []rune(text); len(runes) > maxMessage {

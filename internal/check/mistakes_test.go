@@ -88,6 +88,11 @@ func TestRun_NamesTheMistakesOfAnOperator(t *testing.T) {
 			edit: unconfigured("SettingsNotFound"), check: "cluster-secret", report: check.Failed,
 			want: "skipped: whether Secret team-a/http-proxy is in use is not known",
 		},
+		"a warning of several lines": {
+			edit:  func(_ *testing.T, w *world) { w.rows[0].Warning = "x\n  ok lease" },
+			check: "cluster-secret", want: "warning: the settings have warning x;   ok lease", link: "x;   ok lease",
+			do: "", report: check.OK,
+		},
 		"a key that looks like that of the Secret's label": {
 			edit:  func(t *testing.T, w *world) { t.Helper(); w.add(t, secretWith(`capi-proxy-pacher.io/proxy: ""`)) },
 			check: "labels", want: "warning: label capi-proxy-pacher.io/proxy of Secret team-a/http-proxy has no effect", report: check.OK,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
@@ -119,7 +120,13 @@ func RowOf(cluster *clusterv1.Cluster, generated map[string]string) Row {
 	if named := view.Annotations[contract.AnnotationSecret]; row.Secret == "" && named != "" {
 		row.Secret = cluster.Namespace + "/" + named
 	}
+	if !isSecret(row.Secret) {
+		row.Secret = ""
+	}
 	row.Warning, _, _ = strings.Cut(generated[contract.AnnotationWarnings], ",")
+	if len(validation.IsDNS1123Label(row.Warning)) > 0 { // codes are such names
+		row.Warning = ""
+	}
 	for _, condition := range cluster.Status.Conditions {
 		if slices.Contains(contract.Conditions()[1:], condition.Type) {
 			row.Published = condition.Reason
@@ -130,6 +137,13 @@ func RowOf(cluster *clusterv1.Cluster, generated map[string]string) Row {
 	}
 	row.count(cluster.Annotations[contract.AnnotationMachinesBehind], view.ControlPlaneKind)
 	return row
+}
+
+// isSecret reports whether a text names a Secret, with or without a namespace. Tenants may write what is read.
+func isSecret(text string) bool {
+	namespace, name, both := strings.Cut(text, "/")
+	return len(validation.IsDNS1123Subdomain(namespace)) == 0 &&
+		(!both || len(validation.IsDNS1123Subdomain(name)) == 0)
 }
 
 // count fills in what a record says.

@@ -82,7 +82,7 @@ func clusters() ([]clusterv1.Cluster, []metav1.PartialObjectMetadata) {
 		}}
 	}
 	return all, []metav1.PartialObjectMetadata{
-		secret("a", "rotated-proxy-files", "a/http-proxy", "IgnoredEntry,Duplicate"),
+		secret("a", "rotated-proxy-files", "a/http-proxy", "unused-entry,duplicate"),
 		secret("b", "fine-proxy-files", "system/installation", ""), secret("b", "rotated-proxy-files", "b/wrong", ""),
 	}
 }
@@ -97,8 +97,8 @@ func TestTable_HasARowForEachCluster(t *testing.T) {
 	const want = `NAMESPACE   NAME      SECRET                READY   CONTROL-PLANE   POOLS        OLDEST   WARNING        PROBLEM
 a           forged    -                     True    unknown         unknown      -        -              -
 a           new       -                     -       unknown         unknown      -        -              the manager has not reconciled this Cluster yet
-a           rotated   a/http-proxy          True    2 behind        2 behind     3d1h     IgnoredEntry   -
-a           typo      a/x?[2J?b   fake      False   unknown         unknown      -        -              InvalidSettings: in other words; 7 Machines are behind
+a           rotated   a/http-proxy          True    2 behind        2 behind     3d1h     unused-entry   -
+a           typo      -                     False   unknown         unknown      -        -              InvalidSettings: in other words; 7 Machines are behind
 a           waits     -                     False   2 behind        up to date   90m      -              WaitingForRollout: in other words; 7 Machines are behind
 b           fine      system/installation   True    up to date      up to date   -        -              -
 b           hosted    -                     False   not patched     unknown      -        -              TemplateNotSupported: in other words; 7 Machines are behind
@@ -153,7 +153,7 @@ func TestTable_GoesOnBelowItsHead(t *testing.T) {
 	}
 	const want = `NAME      SECRET                     READY     CONTROL-PLANE   POOLS         OLDEST   PUBLISHED      WARNING               PROBLEM
 rotated   -                          -         unknown         unknown       -        -              -                     the manager has not reconciled this Cluster yet
-rotated   a/http-proxy               True      2 behind        2 behind      3d1h     -              IgnoredEntry          -
+rotated   a/http-proxy               True      2 behind        2 behind      3d1h     -              unused-entry          -
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
