@@ -243,7 +243,7 @@ func (c *checker) hooks(ctx context.Context) Result {
 
 // clusters checks what all labelled Clusters have in common.
 func (c *checker) clusters() []one {
-	return []one{{CodeClasses, c.classes}, {CodeSecrets, c.secrets}, {CodeLabels, c.labels}}
+	return []one{{CodeClasses, c.classes}, {CodeSecrets, c.secrets}}
 }
 
 // classes checks the ClusterClasses of labelled Clusters. Only that of the Cluster of the options can fail.

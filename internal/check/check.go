@@ -90,6 +90,8 @@ type Options struct {
 	NoProxy func(ctx context.Context) (string, error)
 	// Clients are the programs on a node that read NO_PROXY.
 	Clients []NoProxyClient
+	// Waiting leaves out what is too much to be read again and again.
+	Waiting bool
 	// FromNodes are the checks that are made from nodes of that Cluster, nil for none. They create Pods.
 	FromNodes *FromNodes
 }
@@ -122,6 +124,7 @@ func Run(ctx context.Context, o Options) Report {
 		if o.Cluster.Name != "" {
 			c.add(ctx, "Cluster "+o.Cluster.String(), c.cluster()...)
 		}
+		c.add(ctx, "Labels", one{CodeLabels, c.labels}) // it reads most
 		if o.FromNodes != nil {
 			for _, group := range c.fromNodes(ctx) {
 				c.done(group)

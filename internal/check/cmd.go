@@ -191,7 +191,7 @@ func runCheck(ctx context.Context, o checkOptions, streams kit.Streams) error {
 	data := o.output == "json" || o.output == "yaml"
 	p := newPrinter(streams, o.output == "short")
 	if o.wait > 0 {
-		ctx = kit.UntilSignal(ctx) // to print the last report
+		ctx, options.Waiting = kit.UntilSignal(ctx), true // to print the last report
 	} else if !data {
 		options.Done = p.group
 	}

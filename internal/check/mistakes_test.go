@@ -113,6 +113,22 @@ func TestRun_NamesTheMistakesOfAnOperator(t *testing.T) {
 			check: "labels", want: "warning: label capi-proxy-patcher/enabled of Cluster team-a/prod has no effect", report: check.Failed,
 			do: "kubectl -n team-a label cluster prod capi-proxy-patcher/enabled- capi-proxy-patcher.io/enabled=true",
 		},
+		"a Cluster's key without the right to read Secrets": {
+			edit: func(_ *testing.T, w *world) {
+				w.forbidden, w.cluster().Labels = "Secret", map[string]string{"capi-proxy-patcher/enabled": "true"}
+			},
+			check: "labels", want: "warning: label capi-proxy-patcher/enabled of Cluster team-a/prod has no effect", report: check.Failed,
+			do: "kubectl",
+		},
+		"no right to read the labels of Secrets": {
+			edit:  func(_ *testing.T, w *world) { w.forbidden = "Secret" },
+			check: "labels", want: "skipped: missing right: ", report: check.OK,
+		},
+		"labels while waiting": {
+			edit:    func(t *testing.T, w *world) { t.Helper(); w.add(t, secretWith(`capi-proxy-pacher.io/proxy: ""`)) },
+			options: func(o *check.Options) { o.Waiting = true },
+			check:   "labels", want: "skipped: not with --wait", report: check.OK,
+		},
 		"labels of others": {
 			edit: func(t *testing.T, w *world) {
 				t.Helper()
