@@ -38,7 +38,7 @@ type caller struct {
 	bundle           []byte
 }
 
-// callers returns the callers of webhooks and of hooks.
+// callers returns the callers of webhooks and of hooks, but for those of another installation.
 func (c *checker) callers(ctx context.Context) ([]caller, error) {
 	var (
 		found    []caller
@@ -50,7 +50,10 @@ func (c *checker) callers(ctx context.Context) ([]caller, error) {
 	for _, configuration := range webhooks.Items {
 		for _, webhook := range configuration.Webhooks {
 			one := caller{"webhook " + webhook.Name, roleManager, "", webhook.ClientConfig.CABundle}
-			if service := webhook.ClientConfig.Service; service != nil && service.Namespace == c.Namespace {
+			if service := webhook.ClientConfig.Service; service != nil {
+				if service.Namespace != c.Namespace {
+					continue
+				}
 				one.host = service.Name + "." + service.Namespace + ".svc"
 			}
 			found = append(found, one)
@@ -61,7 +64,8 @@ func (c *checker) callers(ctx context.Context) ([]caller, error) {
 		return found, nil //nolint:nilerr // CodeHooks reports it
 	}
 	for _, config := range configs.Items {
-		if !c.isOurs(&config) {
+		namespace, _, _ := unstructured.NestedString(config.Object, "spec", "clientConfig", "service", "namespace")
+		if !c.isOurs(&config) || namespace != "" && namespace != c.Namespace {
 			continue
 		}
 		text, _, _ := unstructured.NestedString(config.Object, "spec", "clientConfig", "caBundle")
@@ -160,7 +164,9 @@ func (c *checker) admission(ctx context.Context) Result {
 			result.Do = "apply the release again"
 			return result
 		}
-		return warning("the webhooks are not installed")
+		result := warning("the webhooks are not installed")
+		result.Do = "nothing if you chose config/without-webhooks; else apply the release again"
+		return result
 	}
 	cluster, err := c.witness(ctx)
 	switch {

@@ -106,6 +106,7 @@ type NoProxyClient struct {
 // Pre checks whether the product can be installed.
 func Pre(ctx context.Context, o Options) Report {
 	return newChecker(o).report(ctx, 0, func(c *checker) {
+		c.pre = true
 		c.add(ctx, "Cluster API", c.clusterAPI()...)
 		c.add(ctx, "Installation", one{CodeRights, c.rights})
 	})
@@ -141,7 +142,9 @@ type checker struct {
 	// installed are the Deployments of the product, and elsewhere the managers in other namespaces.
 	installed, elsewhere []appsv1.Deployment
 	listed               bool
-	listing              error
+	// pre is before the installation.
+	pre     bool
+	listing error
 }
 
 func newChecker(o Options) *checker {

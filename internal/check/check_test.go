@@ -97,6 +97,16 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// webhook adds a webhook that calls a Service.
+func (w *world) webhook(namespace, service string, bundle []byte) {
+	webhooks, _ := w.objects["webhooks"].(*admissionregistrationv1.MutatingWebhookConfiguration)
+	webhooks.Webhooks = append(webhooks.Webhooks, admissionregistrationv1.MutatingWebhook{
+		Name: "one", ClientConfig: admissionregistrationv1.WebhookClientConfig{
+			CABundle: bundle, Service: &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: service},
+		},
+	})
+}
+
 func (w *world) deployment(name string) *appsv1.Deployment {
 	d, _ := w.objects[name].(*appsv1.Deployment)
 	return d
@@ -256,14 +266,18 @@ func TestRun_NamesWhatIsBroken(t *testing.T) {
 				"metadata": map[string]any{"name": "cluster-api", "namespace": "capi-system"},
 			}}
 		}},
-		"a version that is none":  {"cluster-api-version", check.Skipped, func(w *world) { w.deployment("core").Spec.Template.Spec.Containers[0].Image = "capi:main" }},
-		"no kubeadm provider":     {"cluster-api-kinds", check.Failed, func(w *world) { w.missing = "KubeadmControlPlane" }},
-		"no cert-manager":         {"cert-manager", check.Failed, func(w *world) { w.missing = "Certificate" }},
-		"feature gates are off":   {"feature-gates", check.Skipped, func(w *world) { w.deployment("core").Spec.Template.Spec.Containers[0].Args = nil }},
-		"no replica is available": {"deployments", check.Failed, func(w *world) { w.deployment("manager").Status.AvailableReplicas = 1 }},
-		"no manager":              {"deployments", check.Failed, func(w *world) { delete(w.objects, "manager") }},
-		"one node":                {"replicas", check.Warning, func(w *world) { delete(w.objects, "b") }},
-		"another version":         {"version", check.Failed, func(w *world) { w.deployment("manager").Spec.Template.Spec.Containers[0].Image = "r/p:v0.2.0" }},
+		"a version that is none": {"cluster-api-version", check.Skipped, func(w *world) { w.deployment("core").Spec.Template.Spec.Containers[0].Image = "capi:main" }},
+		"no kubeadm provider":    {"cluster-api-kinds", check.Failed, func(w *world) { w.missing = "KubeadmControlPlane" }},
+		"no cert-manager": {"cert-manager", check.Failed, func(w *world) {
+			w.missing = "Certificate"
+			w.webhook("sys", "w", nil)
+		}},
+		"no cert-manager, no webhooks": {"cert-manager", check.Skipped, func(w *world) { w.missing = "Certificate" }},
+		"feature gates are off":        {"feature-gates", check.Skipped, func(w *world) { w.deployment("core").Spec.Template.Spec.Containers[0].Args = nil }},
+		"no replica is available":      {"deployments", check.Failed, func(w *world) { w.deployment("manager").Status.AvailableReplicas = 1 }},
+		"no manager":                   {"deployments", check.Failed, func(w *world) { delete(w.objects, "manager") }},
+		"one node":                     {"replicas", check.Warning, func(w *world) { delete(w.objects, "b") }},
+		"another version":              {"version", check.Failed, func(w *world) { w.deployment("manager").Spec.Template.Spec.Containers[0].Image = "r/p:v0.2.0" }},
 		"another digest": {"version", check.Failed, func(w *world) {
 			w.deployment("manager").Spec.Template.Spec.Containers[0].Image = "r/p:v0.1.0@sha256:22"
 		}},
@@ -421,6 +435,10 @@ func TestPre_NamesTheMissingRight(t *testing.T) {
 	if got := check.Pre(t.Context(), w.options(t)); got.Status != check.OK {
 		t.Errorf("%+v", got)
 	}
+	w.missing = "Certificate"
+	if got := resultsOf(check.Pre(t.Context(), w.options(t)))["cert-manager"]; got.Status != check.Failed {
+		t.Errorf("%+v", got)
+	}
 	w.denied = "clusterroles"
 	got := resultsOf(check.Pre(t.Context(), w.options(t)))["rights"]
 	if got.Status != check.Failed || !strings.Contains(got.Message, "clusterroles") {
@@ -456,12 +474,10 @@ func TestCertificates_AreVerified(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			webhooks, _ := w.objects["webhooks"].(*admissionregistrationv1.MutatingWebhookConfiguration)
-			webhooks.Webhooks = []admissionregistrationv1.MutatingWebhook{{
-				Name: "one", ClientConfig: admissionregistrationv1.WebhookClientConfig{
-					CABundle: test.bundle, Service: &admissionregistrationv1.ServiceReference{Namespace: "sys", Name: test.service},
-				},
-			}}
+			w.webhook("sys", test.service, test.bundle)
+			w.webhook("other", "w", soon) // of another installation, as its hooks
+			w.add(t, `{apiVersion: runtime.cluster.x-k8s.io/v1beta2, kind: ExtensionConfig, metadata: {name: theirs},
+				spec: {clientConfig: {service: {name: capi-proxy-patcher-hooks, namespace: other}}}}`)
 			deployment, _ := w.objects["manager"].(*appsv1.Deployment)
 			deployment.Spec.Template.Spec.Volumes = []corev1.Volume{{
 				Name: "cert", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "cert"}},
