@@ -46,6 +46,9 @@ func (c *checker) label(ctx context.Context) Result {
 		if client.IgnoreNotFound(err) == nil {
 			result := failed("Cluster %s does not exist", c.Cluster)
 			result.Do = "correct the name or --namespace" + c.others(ctx)
+			if c.FromNodes != nil && c.FromNodes.Node == AllNodes {
+				result.Do += "; a node is --from-nodes=" + c.Cluster.Name
+			}
 			return result
 		}
 		return unread(err)
@@ -68,15 +71,23 @@ func (c *checker) label(ctx context.Context) Result {
 	return ok("label and annotations can be used")
 }
 
-// others names Clusters that a user may have meant.
+// others names Clusters that a user may have meant: the one with the nearest name first, then those of the namespace.
 func (c *checker) others(ctx context.Context) string {
-	var clusters clusterv1.ClusterList
-	if c.Client.List(ctx, &clusters, maxList) != nil || len(clusters.Items) == 0 {
+	var own, all clusterv1.ClusterList // of somebody without a right, none
+	_ = c.Client.List(ctx, &own, client.InNamespace(c.Cluster.Namespace), maxList)
+	_ = c.Client.List(ctx, &all, maxList)
+	var found, bare []string
+	for _, cluster := range slices.Concat(own.Items, all.Items) {
+		if key := client.ObjectKeyFromObject(&cluster).String(); !slices.Contains(found, key) {
+			found, bare = append(found, key), append(bare, cluster.Name)
+		}
+	}
+	if len(found) == 0 {
 		return ""
 	}
-	found := make([]string, len(clusters.Items))
-	for i := range clusters.Items {
-		found[i] = client.ObjectKeyFromObject(&clusters.Items[i]).String()
+	if i := slices.Index(bare, finding.NearestName(c.Cluster.Name, bare)); i > 0 {
+		nearest := found[i]
+		found = slices.Insert(slices.Delete(found, i, i+1), 0, nearest)
 	}
 	return "; found: " + names(found)
 }

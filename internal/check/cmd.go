@@ -185,7 +185,7 @@ func runCheck(ctx context.Context, o checkOptions, streams kit.Streams) error {
 	if o.fromNodes != "" {
 		ctx = kit.UntilSignal(ctx, syscall.SIGHUP) // to remove the Pods
 		if options.FromNodes, err = o.workload(ctx, options.Client); err != nil {
-			options.FromNodes = &FromNodes{Err: err}
+			options.FromNodes = &FromNodes{Node: o.fromNodes, Err: err}
 		}
 	}
 	data := o.output == "json" || o.output == "yaml"
@@ -196,6 +196,9 @@ func runCheck(ctx context.Context, o checkOptions, streams kit.Streams) error {
 		options.Done = p.group
 	}
 	report := run(ctx, options)
+	if o.wait > 0 && ctx.Err() != nil {
+		return unchecked(streams, errors.New("interrupted in the first round: nothing was seen yet"))
+	}
 	said := ""
 	for until := time.Now().Add(o.wait); report.Status != OK && time.Now().Before(until); { //nolint:forbidigo // the clock enters here
 		if now := report.waitsFor(); now != said {

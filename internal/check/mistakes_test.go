@@ -145,6 +145,25 @@ func TestRun_NamesTheMistakesOfAnOperator(t *testing.T) {
 			options: func(o *check.Options) { o.Cluster.Name = "prd" },
 			check:   "cluster-label", want: "failed: Cluster team-a/prd does not exist", do: "found: team-a/prod", report: check.Failed,
 		},
+		"a name that is mistyped, of many": {
+			edit:    clusters("a/a", "a/b", "a/c", "a/d", "team-a/x", "team-a/y"),
+			options: func(o *check.Options) { o.Cluster.Name = "prd" },
+			check:   "cluster-label", want: "failed: Cluster team-a/prd does not exist", report: check.Failed,
+			do: "found: team-a/prod, team-a/x, team-a/y and 4 more",
+		},
+		"a namespace that is wrong": {
+			edit:    clusters("team-a/a", "team-a/b", "team-a/c", "z/stage"),
+			options: func(o *check.Options) { o.Cluster.Name = "stage" },
+			check:   "cluster-label", want: "failed: Cluster team-a/stage does not exist", report: check.Failed,
+			do: "found: z/stage, team-a/a",
+		},
+		"a node that is taken for a Cluster": {
+			options: func(o *check.Options) {
+				o.Cluster.Name = "node-1"
+				o.FromNodes = &check.FromNodes{Node: check.AllNodes, Err: errors.New("x")}
+			},
+			check: "cluster-label", want: "failed: Cluster team-a/node-1 does not exist", do: "; a node is --from-nodes=node-1", report: check.Failed,
+		},
 		"addresses of a Cluster that does not exist": {
 			options: func(o *check.Options) { o.Cluster.Name = "prd" },
 			check:   "cluster-addresses", want: "skipped: the Cluster does not exist", report: check.Failed,
@@ -280,6 +299,16 @@ func leads(name, version string) func(*testing.T, *world) {
 // unconfigured has the Cluster of the user not configured.
 func unconfigured(reason string) func(*testing.T, *world) {
 	return func(_ *testing.T, w *world) { w.rows[0].Status, w.rows[0].Reason = "False", reason }
+}
+
+// clusters adds Clusters, which are named as namespace/name.
+func clusters(all ...string) func(*testing.T, *world) {
+	return func(_ *testing.T, w *world) {
+		for _, one := range all {
+			namespace, name, _ := strings.Cut(one, "/")
+			w.objects[one] = &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		}
+	}
 }
 
 func unserved(_ *testing.T, w *world) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -66,8 +67,8 @@ const (
 func (c *checker) fromNodes(ctx context.Context) []Group {
 	if err := c.FromNodes.Err; err != nil {
 		return []Group{c.group(ctx, "Nodes", one{CodeNodePod, func(context.Context) Result {
-			if result := unread(err); result.Status == Skipped {
-				return result
+			if _, refused := errors.AsType[*remote.RefusedError](err); !refused && !apierrors.IsNotFound(err) {
+				return asked(err)
 			}
 			result := failed("the workload cluster cannot be reached: %v", err)
 			result.Do = "mend or wait for Secret " + remote.KubeconfigName(c.Cluster).String() + " with key value, a kubeconfig"
@@ -76,13 +77,13 @@ func (c *checker) fromNodes(ctx context.Context) []Group {
 	}
 	image, err := c.image(ctx)
 	if err != nil {
-		return []Group{c.group(ctx, "Nodes", one{CodeNodeImage, func(context.Context) Result { return unread(err) }})}
+		return []Group{c.group(ctx, "Nodes", one{CodeNodeImage, func(context.Context) Result { return asked(err) }})}
 	}
 	nodes, err := c.nodes(ctx)
 	if err != nil || len(nodes) == 0 {
 		return []Group{c.group(ctx, "Nodes", one{CodeNodePod, func(context.Context) Result {
 			if err != nil {
-				return unread(err)
+				return asked(err)
 			}
 			return skipped("the workload cluster has no nodes yet")
 		}})}
@@ -101,6 +102,15 @@ func (c *checker) fromNodes(ctx context.Context) []Group {
 	}
 	wait.Wait()
 	return groups
+}
+
+// asked is unread for what the user has asked for: nothing is skipped.
+func asked(err error) Result {
+	result := unread(err)
+	if result.Status == Skipped {
+		result.Status, result.Do = Unknown, "--from-nodes needs this right: see capi-proxy-patcher check --help"
+	}
+	return result
 }
 
 // image returns the image of the Pods.

@@ -2,10 +2,17 @@ package check
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"strings"
 	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 )
@@ -90,6 +97,49 @@ func TestFromNodes_SaysWhyTheWorkloadClusterIsOutOfReach(t *testing.T) {
 	if got.Status != Failed || !strings.Contains(got.Message, `"other-kubeconfig" not found`) || !strings.Contains(got.Do, "Secret team/other-kubeconfig") ||
 		!strings.HasSuffix(got.Link, "#node-pod") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestFromNodes_IsUnknownWithoutAnAnswerOfTheManagementCluster has what the user has asked for not made, and nothing to
+// mend in the Secret.
+func TestFromNodes_IsUnknownWithoutAnAnswerOfTheManagementCluster(t *testing.T) {
+	t.Parallel()
+	secrets := schema.GroupResource{Resource: "secrets"}
+	for name, test := range map[string]struct {
+		err      error
+		want, do string
+	}{
+		"no right":  {apierrors.NewForbidden(secrets, "x", errors.New(`cannot get resource "secrets"`)), "missing right: get secrets", "--from-nodes needs this right"},
+		"an error":  {apierrors.NewInternalError(errors.New("etcd")), "etcd", "look at"},
+		"a timeout": {context.DeadlineExceeded, "deadline", "look at"},
+	} {
+		api := interceptor.NewClient(managementCluster(t, "").(client.WithWatch), interceptor.Funcs{
+			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return test.err
+			},
+		})
+		_, err := options().workload(t.Context(), api)
+		got := newChecker(Options{Client: api, FromNodes: &FromNodes{Err: err}}).fromNodes(t.Context())[0].Checks[0]
+		if got.Status != Unknown || !strings.Contains(got.Message, test.want) || !strings.HasPrefix(got.Do, test.do) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestRunCheck_HasSeenNothing is interrupted in the first round of --wait.
+func TestRunCheck_HasSeenNothing(t *testing.T) {
+	t.Parallel()
+	kubeconfig := t.TempDir() + "/kubeconfig"
+	if err := os.WriteFile(kubeconfig, []byte(kubeconfigOf("http://127.0.0.1:1", "", "token: x")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	var out, problems bytes.Buffer
+	err := runCheck(ctx, checkOptions{kubeconfig: kubeconfig, output: "text", wait: time.Hour}, kit.Streams{Out: &out, Err: &problems})
+	status, _ := errors.AsType[kit.StatusError](err)
+	if status.Status != exitUnchecked || out.Len() > 0 || !strings.Contains(problems.String(), "nothing was seen yet") {
+		t.Errorf("%v: %s%s", err, out.String(), problems.String())
 	}
 }
 
