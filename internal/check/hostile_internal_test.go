@@ -28,7 +28,7 @@ type fakeProbe struct{}
 func (fakeProbe) Probe() []string { return []string{"node", "probe"} }
 
 // managementCluster has Cluster team/prod with a kubeconfig.
-func managementCluster(t *testing.T, kubeconfig string) client.Client {
+func managementCluster(t *testing.T, kubeconfig string) client.WithWatch {
 	t.Helper()
 	scheme, err := world.Scheme()
 	if err != nil {

@@ -113,7 +113,7 @@ func TestFromNodes_IsUnknownWithoutAnAnswerOfTheManagementCluster(t *testing.T) 
 		"an error":  {apierrors.NewInternalError(errors.New("etcd")), "etcd", "look at"},
 		"a timeout": {context.DeadlineExceeded, "deadline", "look at"},
 	} {
-		api := interceptor.NewClient(managementCluster(t, "").(client.WithWatch), interceptor.Funcs{
+		api := interceptor.NewClient(managementCluster(t, ""), interceptor.Funcs{
 			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 				return test.err
 			},
