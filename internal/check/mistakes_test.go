@@ -164,6 +164,13 @@ func TestRun_NamesTheMistakesOfAnOperator(t *testing.T) {
 			},
 			check: "cluster-label", want: "failed: Cluster team-a/node-1 does not exist", do: "; a node is --from-nodes=node-1", report: check.Failed,
 		},
+		"a name of several lines": {
+			options: func(o *check.Options) {
+				o.Cluster.Name = "x\ny"
+				o.FromNodes = &check.FromNodes{Node: check.AllNodes, Err: errors.New("x")}
+			},
+			check: "cluster-label", want: "failed: Cluster team-a/x; y does not exist", do: "--from-nodes=x; y", report: check.Failed,
+		},
 		"addresses of a Cluster that does not exist": {
 			options: func(o *check.Options) { o.Cluster.Name = "prd" },
 			check:   "cluster-addresses", want: "skipped: the Cluster does not exist", report: check.Failed,
