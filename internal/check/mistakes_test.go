@@ -85,7 +85,8 @@ func TestRun_NamesTheMistakesOfAnOperator(t *testing.T) {
 			do: "kubectl -n team-a label secret http-proxy capi-proxy-patcher.io/proxy=",
 		},
 		"a Secret that nobody uses": {
-			edit: unconfigured("SettingsNotFound"), check: "cluster-secret", report: check.Failed,
+			edit:  func(_ *testing.T, w *world) { w.rows[0].Status, w.rows[0].Reason = "False", "SettingsNotFound" },
+			check: "cluster-secret", report: check.Failed,
 			want: "skipped: whether Secret team-a/http-proxy is in use is not known",
 		},
 		"a warning of several lines": {
@@ -301,11 +302,6 @@ func leads(name, version string) func(*testing.T, *world) {
 		lease, _ := w.objects["lease"].(*coordinationv1.Lease)
 		lease.Labels = map[string]string{contract.LabelVersion: version}
 	}
-}
-
-// unconfigured has the Cluster of the user not configured.
-func unconfigured(reason string) func(*testing.T, *world) {
-	return func(_ *testing.T, w *world) { w.rows[0].Status, w.rows[0].Reason = "False", reason }
 }
 
 // clusters adds Clusters, which are named as namespace/name.
