@@ -47,7 +47,7 @@ func notFound(names []string, namespace, name string) error {
 func NotFound(ctx context.Context, api client.Reader, namespace, name string) error {
 	var clusters clusterv1.ClusterList
 	if api.List(ctx, &clusters, client.InNamespace(namespace)) != nil {
-		return nil // the caller has an error of its own
+		return nil //nolint:nilerr // the caller has an error of its own
 	}
 	names := make([]string, len(clusters.Items))
 	for i := range clusters.Items {

@@ -6,8 +6,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // release and commit are set by the linker: -X MODULE/internal/core/contract.release=v1.2.3. A commit that ends in
@@ -55,7 +53,7 @@ const LabelVersion = "app.kubernetes.io/version"
 // Label returns the version as the value of a label: other characters are an underscore, and the end is cut.
 func (b Build) Label() string {
 	text := regexp.MustCompile(`[^A-Za-z0-9._-]`).ReplaceAllString(b.Version, "_")
-	return strings.Trim(text[:min(len(text), validation.LabelValueMaxLength)], "._-")
+	return strings.Trim(text[:min(len(text), 63)], "._-")
 }
 
 // String returns the version, the version of Go and the platform.
