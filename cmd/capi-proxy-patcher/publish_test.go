@@ -135,9 +135,9 @@ spec: {version: v1.36.3}
 func TestPublish_SaysHowAListIsGiven(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"--publish env":   `got "env"; did you mean --publish=env?`,
-		"--publish=a env": `got "env"` + "\n",
-		"env":             `got "env"` + "\n",
+		"--publish env":   `got 1; did you mean --publish=env?`,
+		"--publish=a env": "got 1\n",
+		"env":             "got 1\n",
 		"--publish=istoi": `--publish: "istoi" is not an output; did you mean istio?` + "\n",
 		"--publish=pods=": `--publish: `,
 	} {
