@@ -18,6 +18,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
+	capabilities() // tests read the names that they add, in whatever order they run
 	m.Run()
 }
 

@@ -44,9 +44,12 @@ var capabilities struct {
 func Add(c Capability) {
 	capabilities.Lock()
 	defer capabilities.Unlock()
-	capabilities.all = append(slices.DeleteFunc(slices.Clone(capabilities.all), func(other Capability) bool {
-		return other.Name == c.Name
-	}), c)
+	i := slices.IndexFunc(capabilities.all, func(other Capability) bool { return other.Name == c.Name })
+	if i < 0 {
+		capabilities.all = append(capabilities.all, c)
+		return
+	}
+	capabilities.all[i] = c
 }
 
 // ofAll returns what each capability has.

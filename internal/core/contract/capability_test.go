@@ -16,12 +16,18 @@ func TestAdd_AddsEveryName(t *testing.T) { //nolint:paralleltest // see above
 	}
 	later := late
 	later.Name, later.After = "Later", late.Name
+	other := contract.Capability{Name: "other", Rollouts: []string{"Elsewhere"}}
+	contract.Add(other)
 	for range 2 {
 		contract.Add(contract.Capability{
 			Name: "test", Annotations: []contract.Annotation{{Key: contract.Domain + "/asked"}},
 			Records: []string{contract.Domain + "/recorded"}, Rollouts: []string{"OnNodes"}, Conditions: []string{"ItWorks"},
 			Reasons: []contract.Reason{late, later},
 		})
+	}
+	contract.Add(other)
+	if all := contract.Rollouts(); slices.Index(all, "Elsewhere") > slices.Index(all, "OnNodes") {
+		t.Errorf("rollouts %q: one that is added again changes its place", all)
 	}
 	all := contract.Reasons()
 	at := slices.Index(all, contract.ReasonOf(contract.ReasonPaused))
