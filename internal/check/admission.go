@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
 )
 
@@ -285,7 +286,7 @@ func (c *checker) classes(ctx context.Context) Result {
 	}
 	switch {
 	case len(wrong) > 0:
-		result.Message = fmt.Sprintf("%d of %d: %s", len(wrong), len(keys), names(wrong))
+		result.Message = fmt.Sprintf("%d of %d: %s", len(wrong), len(keys), finding.Few(wrong))
 		return result
 	case len(keys) == 0:
 		return skipped("no labelled Cluster has a ClusterClass")
@@ -315,10 +316,10 @@ func (c *checker) secrets(ctx context.Context) Result {
 	}
 	switch {
 	case len(without) > 0:
-		return warning("%d of %d labelled Clusters do not have the proxy: %s", len(without), len(read.Rows), names(without))
+		return warning("%d of %d labelled Clusters do not have the proxy: %s", len(without), len(read.Rows), finding.Few(without))
 	case len(warned) > 0:
 		return warning("the proxy Secret of %d Clusters has no label, so changes take effect only at the next resync: %s",
-			len(warned), names(warned))
+			len(warned), finding.Few(warned))
 	case len(read.Rows) == 0:
 		return skipped("no Cluster has label %s", contract.LabelEnabled)
 	case read.NoSecrets:

@@ -294,14 +294,3 @@ func unreachable(err *url.Error) string {
 	}
 	return "unable to connect to the server: " + err.Err.Error()
 }
-
-// maxNames is how many names a sentence has.
-const maxNames = 3
-
-// names lists names of objects.
-func names(all []string) string {
-	if more := len(all) - maxNames; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(all[:maxNames], ", "), more)
-	}
-	return strings.Join(all, ", ")
-}

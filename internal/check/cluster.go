@@ -89,7 +89,7 @@ func (c *checker) others(ctx context.Context) string {
 		nearest := found[i]
 		found = slices.Insert(slices.Delete(found, i, i+1), 0, nearest)
 	}
-	return "; found: " + names(found)
+	return "; found: " + finding.Few(found)
 }
 
 // ofRow is a check of what status says about the Cluster.
@@ -256,7 +256,7 @@ func (c *checker) addresses(ctx context.Context) Result {
 		}
 	}
 	if len(proxied) > 0 {
-		return warning("internal addresses would be asked for through the proxy: %s", names(proxied))
+		return warning("internal addresses would be asked for through the proxy: %s", finding.Few(proxied))
 	}
 	return ok("%d internal addresses are reached directly", len(found))
 }

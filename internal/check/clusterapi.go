@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
 )
 
@@ -98,7 +99,7 @@ func (c *checker) kinds(context.Context) Result {
 		}
 	}
 	if len(missing) > 0 {
-		return failed("the API server does not serve kind %s", names(missing))
+		return failed("the API server does not serve kind %s", finding.Few(missing))
 	}
 	return ok("the core, kubeadm bootstrap and kubeadm control plane providers are installed")
 }
@@ -164,7 +165,7 @@ func (c *checker) featureGates(ctx context.Context) Result {
 		return failed("a labelled Cluster has a ClusterClass, and Cluster API runs without feature gate %s",
 			strings.Join(off, " and "))
 	}
-	return skipped("%s off; only Clusters with a ClusterClass need it", names(off))
+	return skipped("%s off; only Clusters with a ClusterClass need it", finding.Few(off))
 }
 
 // gates reads --feature-gates.
@@ -207,9 +208,9 @@ func (c *checker) extensions(ctx context.Context) Result {
 	}
 	switch {
 	case len(silent) > 0:
-		return failed("ExtensionConfig %s is not discovered", names(silent))
+		return failed("ExtensionConfig %s is not discovered", finding.Few(silent))
 	case len(proxies) > 0:
-		return warning("handler %s of another extension is about proxies, too", names(proxies))
+		return warning("handler %s of another extension is about proxies, too", finding.Few(proxies))
 	}
 	return ok("no other extension is in the way")
 }
@@ -269,7 +270,7 @@ func (c *checker) rights(ctx context.Context) Result {
 		}
 	}
 	if len(missing) > 0 {
-		return failed("you may not create %s", names(missing))
+		return failed("you may not create %s", finding.Few(missing))
 	}
 	return ok("you may create every kind of the release in namespace %s", c.Namespace)
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/config"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 )
 
 // ours selects the objects of the product, and roleLabel distinguishes its Deployments.
@@ -80,7 +81,7 @@ func (c *checker) available(ctx context.Context) Result {
 	case !slices.ContainsFunc(deployments, isManager):
 		return failed("there is no manager in namespace %s", c.Namespace)
 	case len(waiting) > 0:
-		return failed("Deployment %s", names(waiting))
+		return failed("Deployment %s", finding.Few(waiting))
 	case slices.ContainsFunc(slices.Concat(deployments, c.elsewhere), func(d appsv1.Deployment) bool {
 		return isManager(d) && whole(d)
 	}) && len(c.elsewhere) > 0:
@@ -211,7 +212,7 @@ func (c *checker) sameVersion(ctx context.Context) Result {
 		return failed("the Pods run %d different images of the same version", len(digests))
 	}
 	if len(unknown) > 0 {
-		return skipped("which version runs is not known of Deployment %s", names(unknown))
+		return skipped("which version runs is not known of Deployment %s", finding.Few(unknown))
 	}
 	if !strings.HasPrefix(c.Version, "v") {
 		return skipped("this program has no version of a release to compare with: %s", c.Version)
@@ -299,7 +300,7 @@ func (c *checker) permissions(ctx context.Context) Result {
 		}
 	}
 	if len(missing) > 0 {
-		return failed("the manager may not %s", names(missing))
+		return failed("the manager may not %s", finding.Few(missing))
 	}
 	return ok("the manager has the rights of this version")
 }

@@ -59,7 +59,7 @@ func (c *checker) labels(ctx context.Context) Result {
 		}
 	}
 	if len(wrong) > 0 {
-		result := warning("%s", names(wrong))
+		result := warning("%s", finding.Few(wrong))
 		result.Do = do
 		return result
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
@@ -139,7 +140,7 @@ func removed(left []string, err error, has, none string) Result {
 	case err != nil:
 		return unread(err)
 	case len(left) > 0:
-		return failed("%s %s", names(left), has)
+		return failed("%s %s", finding.Few(left), has)
 	}
 	return ok("%s", none)
 }

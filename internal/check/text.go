@@ -20,7 +20,7 @@ func (r Report) Text(out io.Writer) error {
 // printer prints a report group by group.
 type printer struct {
 	out io.Writer
-	// terminal obeys colours, nil for none. Width is that of a terminal, 0 for any.
+	// terminal takes colours; it is nil if out is no terminal. Width is that of a terminal, 0 if lines are not wrapped.
 	terminal io.Writer
 	width    int
 	// short prints one line for each problem, and nothing else.
@@ -91,9 +91,10 @@ func (p *printer) status(status Status) {
 	p.to(p.terminal, fmt.Sprintf("\x1b[%dm%s\x1b[0m", colour, text))
 }
 
-// wrapped breaks a text into lines that end within the width, each below the first. A longer word stays whole.
+// wrapped breaks a text into lines that end within the width, each below the first. A longer word stays whole, and so
+// does a command, which people copy.
 func (p *printer) wrapped(text string) string {
-	if p.width == 0 {
+	if p.width == 0 || strings.HasPrefix(text, "kubectl ") {
 		return text
 	}
 	var b strings.Builder
@@ -141,7 +142,7 @@ func (r Report) Summary() string {
 	return strings.Join(texts, ", ")
 }
 
-// waitsFor says in one line what failed or is not known, "" if there is nothing.
+// waitsFor says in one line which checks failed or are not known, with the message of the first.
 func (r Report) waitsFor() string {
 	var named []string
 	first := ""

@@ -21,7 +21,7 @@ var sample = Report{Status: Failed, Groups: []Group{
 	{"One", []Result{{Check: "lease", Status: OK, Message: "fine"}}},
 	{"Two", []Result{
 		{Check: "guard", Status: Failed, Message: strings.Repeat("word ", 12) + "end", Do: "mend it", Link: "https://example.com/" + strings.Repeat("x", 60)},
-		{Check: "hooks", Status: Warning, Message: "old"},
+		{Check: "hooks", Status: Warning, Message: "old", Do: "kubectl " + strings.Repeat("word ", 12)},
 	}},
 }}
 
@@ -40,7 +40,7 @@ func TestPrinter_WrapsAndColoursOnATerminal(t *testing.T) {
 	want := "One\n  \x1b[32mok      \x1b[0m lease                fine\n\n" +
 		"Two\n  \x1b[31mfailed  \x1b[0m guard                word word word word word word word word word\n" + indent + "word word word end\n" +
 		indent + "mend it\n" + indent + sample.Groups[1].Checks[0].Link + "\n" +
-		"  \x1b[33mwarning \x1b[0m hooks                old\n\n1 failed (guard), 1 warning, 1 ok\n"
+		"  \x1b[33mwarning \x1b[0m hooks                old\n" + indent + sample.Groups[1].Checks[1].Do + "\n\n1 failed (guard), 1 warning, 1 ok\n"
 	if got := out.String(); got != want {
 		t.Errorf("got\n%q, want\n%q", got, want)
 	}

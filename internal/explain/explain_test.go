@@ -150,6 +150,19 @@ func TestExplain_SaysWhatToWriteInsteadOfAnEntry(t *testing.T) {
 	}
 }
 
+// TestText_CountsByDNSApart has a client that resolves one of two destinations in the Cluster.
+func TestText_CountsByDNSApart(t *testing.T) {
+	t.Parallel()
+	given := destinations(t, "10.1.2.3", "a.example.org")
+	for i := range given {
+		given[i].InCluster = true
+	}
+	r := report(t, explain.Input{NoProxy: "10.0.0.0/8", Clients: clients(t, "ruby"), Destinations: given})
+	if got, _, _ := strings.Cut(r.Text(), "\n"); got != "1 of 2 in-cluster destinations are direct; 1 by DNS" {
+		t.Errorf("it begins with %q", got)
+	}
+}
+
 func TestFailures_AreInClusterDestinationsThatAreNotDirect(t *testing.T) {
 	t.Parallel()
 	r := report(t, explain.Input{

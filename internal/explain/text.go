@@ -102,7 +102,7 @@ func (p *printer) summary() {
 	var lines [][2]string
 	clients := map[[2]string][]string{}
 	for i, c := range p.report.Clients {
-		count, wrong, wide := 0, []string{}, ""
+		count, byDNS, wrong, wide := 0, 0, []string{}, ""
 		for _, d := range p.report.Destinations {
 			isDirect := d.Answers[i].Verdict == match.Direct
 			switch {
@@ -113,14 +113,20 @@ func (p *printer) summary() {
 				fallthrough
 			case d.InCluster:
 				count++
+				if d.Answers[i].Verdict == match.DependsOnDNS {
+					byDNS++
+				}
 			}
 		}
 		if count == 0 {
 			return
 		}
-		line := [2]string{fmt.Sprintf("%d of %d in-cluster destinations are direct", count-len(wrong), count), wide}
+		line := [2]string{fmt.Sprintf("%d of %d in-cluster destinations are direct", count-byDNS-len(wrong), count), wide}
+		if byDNS > 0 {
+			line[1] = fmt.Sprintf("; %d by DNS", byDNS) + wide
+		}
 		if len(wrong) > 0 && len(wrong) < count {
-			line[1] = "; not " + strings.Join(wrong, ", ") + wide
+			line[1] = "; not " + strings.Join(wrong, ", ") + line[1]
 		}
 		if clients[line] == nil {
 			lines = append(lines, line)

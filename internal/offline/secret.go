@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -137,8 +139,8 @@ func runSecret(ctx context.Context, o secretOptions, now time.Time, streams kit.
 // read returns the data of the Secret by flags.
 func (o secretOptions) read(streams kit.Streams) (map[string]string, error) {
 	data := map[string]string{}
-	for key, flag := range o.values {
-		value := *flag
+	for _, key := range slices.Sorted(maps.Keys(o.values)) {
+		value := *o.values[key]
 		if value != "" && (key == contract.KeyPassword || key == contract.KeyTrustedCA) {
 			text, err := kit.ReadFile(value, streams.In)
 			if invalid := (*fs.PathError)(nil); key == contract.KeyPassword && errors.As(err, &invalid) { // the path may be it

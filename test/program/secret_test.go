@@ -198,9 +198,10 @@ func TestSecret_TakesFlags(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		proxy + "--from -":              "2 capi-proxy-patcher: use either --http-proxy URL, or --from FILE, - or env\n",
-		"":                              "2 capi-proxy-patcher: use either",
-		"http://u:s3cr@p.example.com:1": "2 capi-proxy-patcher: secret takes no arguments, got 1\n",
+		proxy + "--password-file - --trusted-ca -": "1 capi-proxy-patcher: the file for key password is empty\n",
+		proxy + "--from -":                         "2 capi-proxy-patcher: use either --http-proxy URL, or --from FILE, - or env\n",
+		"":                                         "2 capi-proxy-patcher: use either",
+		"http://u:s3cr@p.example.com:1":            "2 capi-proxy-patcher: secret takes no arguments, got 1\n",
 		proxy + "--username u --password-file s3cr/t":   "1 capi-proxy-patcher: reading the file for key password: no such file or directory\n",
 		proxy + "--username u --password-file " + latin: "1 capi-proxy-patcher: the file for key password is not UTF-8",
 		"--http-proxy http://u:s3cr@p.example.com:1":    "2 capi-proxy-patcher: the URL has a user; use --username and --password-file\n",

@@ -8,6 +8,8 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 )
 
 // Choose returns the index of the only Cluster among names with a name, which may be namespace/name, and a namespace;
@@ -64,7 +66,7 @@ func Listed(names []string) string {
 	if len(names) == 0 {
 		return "found none"
 	}
-	return "found: " + strings.Join(names, ", ")
+	return "found: " + finding.Few(names)
 }
 
 // Qualified is a name with its namespace, which a manifest may not have.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,9 +21,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/world"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
-
-// maxNames is how many objects a message names; the others are counted.
-const maxNames = 3
 
 // Drift is how an object of the topology differs from the hook's result for its template.
 type Drift int
@@ -119,12 +115,12 @@ func (t *Topology) reportDrifts(out *Outcome, objects []Reconciled) {
 	}
 	if len(drifts[Stale]) > 0 {
 		out.Add(contract.ReasonWaitingForObjects, "the topology controller has not updated %s to the current settings yet",
-			atMost(drifts[Stale]))
+			finding.Few(drifts[Stale]))
 	}
 	if len(drifts[Lacking]) == 0 {
 		return
 	}
-	lacking := atMost(drifts[Lacking])
+	lacking := finding.Few(drifts[Lacking])
 	conditions := t.Cluster.Status.Conditions
 	if reconciled := meta.FindStatusCondition(conditions,
 		clusterv1.ClusterTopologyReconciledCondition); reconciled != nil && reconciled.Status != metav1.ConditionTrue {
@@ -191,12 +187,4 @@ func (t *Topology) reportCause(ctx context.Context, out *Outcome) error {
 			reconciled.Reason, finding.Line(reconciled.Message, maxCause))
 	}
 	return nil
-}
-
-// atMost joins names, the first few.
-func atMost(names []string) string {
-	if more := len(names) - maxNames; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), more)
-	}
-	return strings.Join(names, ", ")
 }

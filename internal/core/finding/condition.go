@@ -97,6 +97,15 @@ func ConditionWith(findings []Finding, good, summary string) Condition {
 	return condition
 }
 
+// Few joins the first three of some names, and counts the others.
+func Few(names []string) string {
+	text := strings.Join(names[:min(len(names), 3)], ", ")
+	if more := len(names) - 3; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
 // OneLine returns the message of a condition in one line, for events and tables.
 func OneLine(message string) string {
 	message = strings.TrimPrefix(message, item)

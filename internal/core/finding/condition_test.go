@@ -107,6 +107,18 @@ func TestLine_IsOneLineThatPrints(t *testing.T) {
 	}
 }
 
+// TestFew_CountsTheOthers has lists around the bound.
+func TestFew_CountsTheOthers(t *testing.T) {
+	t.Parallel()
+	for want, names := range map[string][]string{
+		"": nil, "a, b, c": {"a", "b", "c"}, "a, b, c and 2 more": {"a", "b", "c", "d", "e"},
+	} {
+		if got := finding.Few(names); got != want {
+			t.Errorf("%q: %q, want %q", names, got, want)
+		}
+	}
+}
+
 func TestCut_NeverCutsACharacter(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

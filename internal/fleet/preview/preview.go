@@ -279,20 +279,13 @@ func (r Result) Unmet(behind, condition bool) (why []string) {
 	return why
 }
 
-// maxNames is how many Machines a message names; the others are counted.
-const maxNames = 3
-
 // Incomparable says which Machines cannot be compared, "" if all can.
 func (r Result) Incomparable() string {
 	if len(r.Unknown) == 0 {
 		return ""
 	}
-	first, more := r.Unknown, ""
-	if left := len(first) - maxNames; left > 0 {
-		first, more = first[:maxNames], fmt.Sprintf(" and %d more", left)
-	}
 	return "whether a Machine is behind is not known while it has no KubeadmConfig with status.dataSecretName: " +
-		strings.Join(first, ", ") + more
+		finding.Few(r.Unknown)
 }
 
 // IsKnown reports whether the pass has compared all Machines that are patched.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 )
 
@@ -84,18 +85,6 @@ func Place(o *manifest.Object) string {
 	return fmt.Sprintf("%s: document %d: %s", o.File(), o.Document(), o)
 }
 
-// maxNames is how many objects a message names.
-const maxNames = 3
-
-// Few names the first of some objects and says how many more there are.
-func Few(names []string) string {
-	text := strings.Join(names[:min(len(names), maxNames)], ", ")
-	if more := len(names) - maxNames; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
 // Also ends a message that is true for other objects, too. It is "" if there are none.
 func Also(others []*manifest.Object) string {
 	if len(others) == 0 {
@@ -105,5 +94,5 @@ func Also(others []*manifest.Object) string {
 	for i, o := range others {
 		names[i] = o.String()
 	}
-	return " (also " + Few(names) + ")"
+	return " (also " + finding.Few(names) + ")"
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli/kit"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 )
 
 // Level is the severity of a finding.
@@ -93,7 +92,7 @@ func (r Report) Text() string {
 		also[same(f)] = nil
 		_, _ = fmt.Fprintf(&b, "%s:%d: %s\n", f.File, f.Line, f)
 		if others := objects[1:]; len(others) > 0 {
-			_, _ = fmt.Fprintf(&b, "    also: %s\n", clusters.Few(others))
+			_, _ = fmt.Fprintf(&b, "    also: %s\n", finding.Few(others))
 		}
 	}
 	b.WriteString(r.Links())

@@ -6,7 +6,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/core/noproxy"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 )
 
@@ -44,7 +43,7 @@ func (u *usual) String() string {
 	}
 	if count := len(u.secrets); count > 0 {
 		const secrets = "Secrets that the controller generates, or --include-secrets prints"
-		parts = append(parts, fmt.Sprintf("%s: %d (%s)", secrets, count, clusters.Few(u.secrets)))
+		parts = append(parts, fmt.Sprintf("%s: %d (%s)", secrets, count, finding.Few(u.secrets)))
 	}
 	if len(parts) == 0 {
 		return ""
