@@ -316,7 +316,8 @@ func (c *checker) secrets(ctx context.Context) Result {
 	}
 	switch {
 	case len(without) > 0:
-		return warning("%d of %d labelled Clusters do not have the proxy: %s", len(without), len(read.Rows), finding.Few(without))
+		return warning("%d of %d labelled Clusters do not have the proxy: %s", len(without), len(read.Rows),
+			finding.Few(without))
 	case len(warned) > 0:
 		return warning("the proxy Secret of %d Clusters has no label, so changes take effect only at the next resync: %s",
 			len(warned), finding.Few(warned))
