@@ -288,6 +288,8 @@ func (c *checker) classes(ctx context.Context) Result {
 	case len(wrong) > 0:
 		result.Message = fmt.Sprintf("%d of %d: %s", len(wrong), len(keys), finding.Few(wrong))
 		return result
+	case len(keys) == 0 && c.Cluster.Name != "":
+		return skipped("the Cluster is not labelled, or has no ClusterClass")
 	case len(keys) == 0:
 		return skipped("no labelled Cluster has a ClusterClass")
 	}

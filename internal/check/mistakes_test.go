@@ -263,7 +263,7 @@ func TestRun_NamesTheMistakesOfAnOperator(t *testing.T) {
 				w.class(t, "", `{conditions: [{type: Discovered, status: "True"}]}`)
 				w.cluster().Name = "other"
 			},
-			check: "cluster-classes", want: "skipped: ", report: check.Failed, // own is gone
+			check: "cluster-classes", want: "skipped: the Cluster is not labelled, or has no ClusterClass", report: check.Failed, // own is gone
 		},
 		"no right to read Secrets": {
 			edit: func(_ *testing.T, w *world) { w.forbidden, w.rows[0].Secret = "Secret", "" }, check: "cluster-secret",
