@@ -54,7 +54,7 @@ const labels = "labels: {cluster.x-k8s.io/provider: runtime-extension-capi-proxy
 const objects = `
 core: {apiVersion: apps/v1, kind: Deployment, metadata: {name: capi-controller-manager, namespace: capi-system, labels: {cluster.x-k8s.io/provider: cluster-api}},
   spec: {template: {spec: {containers: [{name: manager, image: "registry.k8s.io/capi:v1.14.2@sha256:aa", args: ["--feature-gates=ClusterTopology=true,RuntimeSDK=true"]}]}}}}
-manager: {apiVersion: apps/v1, kind: Deployment, metadata: {name: manager, namespace: sys, LABELS}, status: {availableReplicas: 2},
+manager: {apiVersion: apps/v1, kind: Deployment, metadata: {name: manager, namespace: sys, LABELS}, status: {availableReplicas: 2, updatedReplicas: 2},
   spec: {replicas: 2, template: {spec: {serviceAccountName: m, containers: [{name: manager, image: "r/p:v0.1.0", args: [manager, --webhook-cert-dir=/x]}]}}}}
 a: {apiVersion: v1, kind: Pod, metadata: {name: a, namespace: sys, LABELS}, spec: {nodeName: n1}, status: {conditions: [{type: Ready, status: "True"}], containerStatuses: [{name: manager, imageID: "r/p@sha256:11"}]}}
 b: {apiVersion: v1, kind: Pod, metadata: {name: b, namespace: sys, LABELS}, spec: {nodeName: n2}, status: {conditions: [{type: Ready, status: "True"}], containerStatuses: [{name: manager, imageID: "r/p@sha256:11"}]}}

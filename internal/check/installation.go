@@ -71,9 +71,12 @@ func (c *checker) available(ctx context.Context) Result {
 	var waiting, all []string
 	for _, d := range deployments {
 		all = append(all, fmt.Sprintf("%s %d/%d", d.Name, d.Status.AvailableReplicas, ptr.Deref(d.Spec.Replicas, 1)))
-		if d.Status.AvailableReplicas == 0 || d.Status.AvailableReplicas < ptr.Deref(d.Spec.Replicas, 1) ||
-			d.Status.ObservedGeneration != d.Generation {
+		switch wanted, status := ptr.Deref(d.Spec.Replicas, 1), d.Status; {
+		case status.AvailableReplicas < max(wanted, 1) || status.ObservedGeneration != d.Generation:
 			waiting = append(waiting, all[len(all)-1]+" available"+c.trouble(ctx, d))
+		case status.UpdatedReplicas < wanted: // the others are from before an upgrade
+			text := fmt.Sprintf("%s %d/%d updated", d.Name, status.UpdatedReplicas, wanted)
+			waiting = append(waiting, text+c.trouble(ctx, d))
 		}
 	}
 	whole := func(d appsv1.Deployment) bool { return flagOf(d, "namespace") == "" && flagOf(d, "watch-filter") == "" }
@@ -178,6 +181,7 @@ func (c *checker) sameVersion(ctx context.Context) Result {
 	mine := contract.Build{Version: c.Version}.Label()
 	digests := map[string]bool{}
 	var unknown []string
+	var old Result
 	for _, d := range deployments {
 		if len(d.Spec.Template.Spec.Containers) == 0 {
 			continue
@@ -191,6 +195,10 @@ func (c *checker) sameVersion(ctx context.Context) Result {
 		}
 		if strings.HasPrefix(c.Version, "v") && got != mine {
 			return failed("this program is %s, and Deployment %s runs %s", c.Version, d.Name, got)
+		}
+		if named := tag(&d); contract.ClusterAPIMinor(named) != "" && named != got {
+			old = warning("Deployment %s has image %s, and %s runs", d.Name, image, got)
+			old.Do = "wait for its rollout: kubectl -n " + d.Namespace + " rollout status deployment " + d.Name
 		}
 		pods, err := c.pods(ctx, d.Labels[roleLabel])
 		if err != nil {
@@ -210,6 +218,9 @@ func (c *checker) sameVersion(ctx context.Context) Result {
 	}
 	if len(digests) > 1 {
 		return failed("the Pods run %d different images of the same version", len(digests))
+	}
+	if old.Status != "" {
+		return old
 	}
 	if len(unknown) > 0 {
 		return skipped("which version runs is not known of Deployment %s", finding.Few(unknown))

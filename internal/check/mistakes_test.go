@@ -196,6 +196,13 @@ func TestRun_NamesTheMistakesOfAnOperator(t *testing.T) {
 			},
 			check: "deployments", want: "failed: Deployment manager 0/2 available; Pod a: ImagePullBackOff: 407", do: "describe", report: check.Failed,
 		},
+		"an upgrade whose image cannot be pulled": {
+			edit: func(_ *testing.T, w *world) {
+				waiting(w, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "407"}}, corev1.ContainerState{})
+				w.deployment("manager").Status = appsv1.DeploymentStatus{AvailableReplicas: 2, UpdatedReplicas: 1}
+			},
+			check: "deployments", want: "failed: Deployment manager 1/2 updated; Pod a: ErrImagePull: 407", do: "describe", report: check.Failed,
+		},
 		"a manager that ends again and again": {
 			edit: func(_ *testing.T, w *world) {
 				waiting(w, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 5m"}},
@@ -226,6 +233,7 @@ func TestRun_NamesTheMistakesOfAnOperator(t *testing.T) {
 		"a digest and the version":    {edit: leads("r/p@sha256:11", "v0.1.0"), check: "version", want: "ok: this program and the Deployments are v0.1.0", report: check.OK},
 		"a digest of another version": {edit: leads("r/p@sha256:11", "v0.2.0"), check: "version", want: "failed: this program is v0.1.0, and Deployment manager runs v0.2.0", do: "program", report: check.Failed},
 		"a tag that is not what runs": {edit: leads("r/p:v0.1.0", "v0.2.0"), check: "version", want: "failed: this program is v0.1.0, and Deployment manager runs v0.2.0", do: "program", report: check.Failed},
+		"a tag that does not run yet": {edit: leads("r/p:v0.2.0", "v0.1.0"), check: "version", want: "warning: Deployment manager has image r/p:v0.2.0, and v0.1.0 runs", do: "kubectl -n sys rollout status deployment manager", report: check.OK},
 		"no manager has a version":    {edit: func(_ *testing.T, w *world) { delete(w.objects, "manager") }, check: "version", want: "skipped: there is no manager", report: check.Failed},
 		"webhooks that are deleted":   {edit: func(_ *testing.T, w *world) { delete(w.objects, "webhooks") }, check: "admission", want: "failed: the manager serves webhooks, and no MutatingWebhookConfiguration calls them", do: "apply the release again", report: check.Failed},
 		"webhooks that nobody serves": {edit: unserved, check: "admission", want: "warning: the webhooks are not installed", do: "nothing if you chose config/without-webhooks", report: check.OK},
