@@ -77,10 +77,6 @@ func (r Row) IsCurrent() bool {
 // IsTrue reports whether the condition is True.
 func (r Row) IsTrue() bool { return r.Status == string(metav1.ConditionTrue) }
 
-// IsRemote reports whether the reason of the condition is known from the workload cluster. The manager alone connects
-// to workload clusters.
-func (r Row) IsRemote() bool { return contract.ReasonOf(r.Reason).Remote }
-
 // IsKnown reports whether a pass that reports a condition has compared all Machines that are patched with settings that
 // can be used.
 func IsKnown(status, reason string) bool {

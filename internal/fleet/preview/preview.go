@@ -209,8 +209,9 @@ func (r *runner) try(ctx context.Context) (Result, error) {
 	}
 	result.Writes, result.Hint = writer.writes, hintOf(cluster)
 	targets := inPlaceTargets(cluster)
-	if result.Before.IsRemote() && targets != nil && result.Condition.Reason == contract.ReasonConfigured {
-		// What the nodes have is known to the controller alone.
+	ofCapability := contract.ReasonOf(result.Before.Reason).After != ""
+	if ofCapability && targets != nil && result.Condition.Reason == contract.ReasonConfigured {
+		// What the nodes have, and whether the manager can change them, is known to the controller alone.
 		row := result.Before
 		result.Condition = finding.Condition{Status: row.Status, Reason: row.Reason, Message: row.Message}
 	}

@@ -200,6 +200,7 @@ func TestMain(m *testing.M) {
 		Name: "test", Rollouts: []string{"InPlace"}, Conditions: []string{"capi-proxy-patcher.io/ProxyPublished"},
 		Reasons: []contract.Reason{
 			{Name: "InPlaceFailed", Status: contract.StatusFalse, Task: contract.TaskAct, After: contract.ReasonTemplateNotSupported, Remote: true},
+			{Name: "InPlaceNotInstalled", Status: contract.StatusFalse, Task: contract.TaskAct, After: contract.ReasonNameTaken},
 			{Name: "InPlaceUnknown", Status: contract.StatusUnknown, Task: contract.TaskWait, After: contract.ReasonWaitingForRollout, Remote: true},
 			{Name: "InPlaceProgressing", Status: contract.StatusUnknown, Task: contract.TaskWait, After: "InPlaceUnknown", Remote: true},
 		},

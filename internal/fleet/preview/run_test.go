@@ -40,8 +40,11 @@ func (s *server) running() client.Client {
 	secret := vocabulary.ProxySecret("team", "one-http-proxy", nil)
 	secret.Data = map[string][]byte{contract.KeyHTTPProxy: []byte("http://proxy.example.com:3128")}
 	c.Pool.Status.NodeRefs = append(c.Pool.Status.NodeRefs, corev1.ObjectReference{Name: "node-p"}, corev1.ObjectReference{Name: "node-q"})
+	if s.inPlace == "" {
+		s.inPlace = "Failed"
+	}
 	c.Cluster.Status.Conditions = []metav1.Condition{{
-		Type: contract.ConditionProxyConfigured, Status: "False", Reason: "InPlaceFailed", Message: "of a node",
+		Type: contract.ConditionProxyConfigured, Status: "False", Reason: "InPlace" + s.inPlace, Message: "of a node",
 	}}
 	objects := []client.Object{c.Cluster, c.ControlPlane, c.Deployment, c.Template, c.Pool, c.Config, secret}
 	objects = append(objects, s.others...)
@@ -89,6 +92,7 @@ type server struct {
 	carryOut bool
 	others   []client.Object // beside those of the Cluster
 	unread   string          // the object that cannot be read
+	inPlace  string          // the end of the reason of the condition before, "Failed" if empty
 }
 
 // of returns where a write of object goes: a copy of it, unless it is carried out. The stand-in of an API server does not
@@ -264,6 +268,17 @@ func TestRun_SaysWhatAChangeDoes(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestRun_KnowsNotWhetherTheManagerChangesNodes has a manager without an image for them, and everything else done.
+func TestRun_KnowsNotWhetherTheManagerChangesNodes(t *testing.T) {
+	t.Parallel()
+	const cluster = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: one, " +
+		"labels: {capi-proxy-patcher.io/enabled: \"true\"}, annotations: {capi-proxy-patcher.io/rollout: "
+	got := (&server{t: t, inPlace: "NotInstalled"}).try(cluster+"Immediate}}", cluster+"InPlace}}")
+	if !strings.HasSuffix(got, "InPlaceNotInstalled") {
+		t.Errorf("got %s", got)
 	}
 }
 
