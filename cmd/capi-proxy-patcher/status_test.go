@@ -175,7 +175,7 @@ func TestStatus_SaysWhatItMayNotRead(t *testing.T) {
 		t.Errorf("exit status %d, %s%s", status, stdout, stderr)
 	}
 	if status, _, stderr := run(t, "", "status", "--kubeconfig", a.kubeconfig(t), "--cluster", "prod"); status != 1 ||
-		!strings.Contains(stderr, "Cluster team-a/prod not found; found none") {
+		!strings.Contains(stderr, "Cluster team-a/prod not found, and namespace team-a has none") {
 		t.Errorf("exit status %d, %s", status, stderr)
 	}
 	a.objects[clustersPath] = `{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"ClusterList","items":[{"metadata":{"namespace":"team-a","name":"prod"}}]}`

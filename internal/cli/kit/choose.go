@@ -58,6 +58,11 @@ func NotFound(ctx context.Context, api client.Reader, namespace, name string) er
 		}
 		names[i] = client.ObjectKeyFromObject(&clusters.Items[i]).String()
 	}
+	if len(names) == 0 && namespace != "" {
+		//nolint:staticcheck // it begins with a kind
+		return fmt.Errorf("Cluster %s/%s not found, and namespace %s has none: name another with --namespace", namespace,
+			name, namespace)
+	}
 	return notFound(names, namespace, name)
 }
 

@@ -498,7 +498,7 @@ func TestOpen_IsRightWithoutAManager(t *testing.T) {
 			runEach(t.Context(), shown, o, clusters, func(key client.ObjectKey, result Result, err error) {
 				count++
 				if key.Namespace == "none" {
-					if err == nil || err.Error() != "Cluster none/two not found; found none" {
+					if err == nil || err.Error() != "Cluster none/two not found, and namespace none has none: name another with --namespace" {
 						t.Errorf("a Cluster that is not there: %v", err)
 					}
 					return
