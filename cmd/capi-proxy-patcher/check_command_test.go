@@ -57,4 +57,11 @@ func TestCheck_HasAStatusForWhatItCouldNotDo(t *testing.T) {
 		!strings.HasPrefix(stderr, "waiting for api-server: the connection to the server ") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("without an API server: status %d: %s%s", status, stdout, stderr)
 	}
+	for _, command := range []string{"status", "status prod", "plan prod", "explain --cluster prod"} {
+		args := append(strings.Fields(command), "--kubeconfig", kubeconfig)
+		status, _, stderr := run(t, "", args...)
+		if status != 1 || !strings.HasPrefix(stderr, "capi-proxy-patcher: the connection to the server ") || !strings.HasSuffix(stderr, refused+"\n") {
+			t.Errorf("%s without an API server: status %d: %s", command, status, stderr)
+		}
+	}
 }

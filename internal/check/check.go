@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -281,16 +280,7 @@ func unread(err error) Result {
 	case meta.IsNoMatchError(err):
 		return skipped("not installed: %v", err)
 	case errors.As(err, &request):
-		return Result{Status: Unknown, Message: unreachable(request)}
+		return Result{Status: Unknown, Message: kit.Unreachable(request)}
 	}
 	return Result{Status: Unknown, Message: err.Error()}
-}
-
-// unreachable says in the words of kubectl that a server does not answer.
-func unreachable(err *url.Error) string {
-	server, parsed := url.Parse(err.URL)
-	if parsed == nil && errors.Is(err, syscall.ECONNREFUSED) {
-		return "the connection to the server " + server.Host + " was refused - did you specify the right host or port?"
-	}
-	return "unable to connect to the server: " + err.Err.Error()
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,6 +36,10 @@ func Main(ctx context.Context, args []string, streams kit.Streams, capabilities 
 			cmd.CommandPath())
 		return kit.ExitUsage
 	default:
+		// A command with this flag asks nobody but the API server.
+		if request, is := errors.AsType[*url.Error](err); is && cmd.Flags().Lookup("context") != nil {
+			err = errors.New(kit.Unreachable(request))
+		}
 		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n%s", err, kit.LinksOf(err))
 		return kit.ExitInput
 	}

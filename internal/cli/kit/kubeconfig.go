@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"sync"
+	"syscall"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -41,6 +43,15 @@ func LoadKubeconfig(file, chosen string) (config *rest.Config, namespace string,
 		return nil, "", fmt.Errorf("reading kubeconfig: %w", err)
 	}
 	return config, namespace, nil
+}
+
+// Unreachable says in the words of kubectl that a server does not answer.
+func Unreachable(err *url.Error) string {
+	server, parsed := url.Parse(err.URL)
+	if parsed == nil && errors.Is(err, syscall.ECONNREFUSED) {
+		return "the connection to the server " + server.Host + " was refused - did you specify the right host or port?"
+	}
+	return "unable to connect to the server: " + err.Err.Error()
 }
 
 // NewReader returns a client without a cache. It has a fixed mapping of its few kinds and needs no discovery.
