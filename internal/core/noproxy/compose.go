@@ -506,7 +506,7 @@ func (c *composer) host(text string, place finding.Place) {
 		return
 	}
 	for _, w := range p.warnings {
-		if w.Code == CodeIPv6Bare || w.Code == CodeIDNConverted {
+		if w.Code == CodeIPv6Bare && c.in.Profile == ProfileShell || w.Code == CodeIDNConverted { // nodes have Go and curl
 			c.warnAll(place, []finding.Finding{w})
 		}
 	}

@@ -358,7 +358,7 @@ func TestCompose_ReadsTheCluster(t *testing.T) {
 		"both families, IPv6 first": {
 			func(in *noproxy.Input) { *in = dual },
 			"localhost,127.0.0.1,::1,fd00:10:244::/56,10.244.0.0/16,fd00:10:96::/112,10.96.0.0/12,fd00:10:96::1,fd00:10:96::a,10.96.0.1,10.96.0.10," +
-				"kubernetes,kubernetes.default,.svc,.corp.example,.corp.example.,2001:db8::10", "ipv6-bare",
+				"kubernetes,kubernetes.default,.svc,.corp.example,.corp.example.,2001:db8::10", "",
 		},
 		"the shell profile leaves IPv6 networks out": {func(in *noproxy.Input) {
 			*in = dual
