@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,7 +55,12 @@ func (c *checker) label(ctx context.Context) Result {
 		return unread(err)
 	}
 	view := settings.ClusterOf(cluster)
-	_, err := settings.Of(cluster)
+	asked, err := settings.Of(cluster)
+	if name := asked.SecretName; err == nil && name != "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
+		err = finding.Errors{finding.Rejection(settings.CodeBadAnnotation, finding.Annotation(contract.AnnotationSecret),
+			fmt.Sprintf("%q cannot be the name of a Secret", name),
+			"name one in the Cluster's namespace, without the namespace")}
+	}
 	if err = cmp.Or(view.Unclear, err); err != nil {
 		result := failed("%v", err)
 		if codes := finding.Of(err); len(codes) > 0 && codes[0].Code != "" {
@@ -66,6 +72,11 @@ func (c *checker) label(ctx context.Context) Result {
 		result := failed("Cluster %s has no label %s=%s", c.Cluster, contract.LabelEnabled, contract.LabelEnabledValue)
 		result.Do = fmt.Sprintf("kubectl -n %s label cluster %s %s=%s --overwrite", cluster.Namespace, cluster.Name,
 			contract.LabelEnabled, contract.LabelEnabledValue)
+		return result
+	}
+	if unused := settings.CheckNames(cluster.Labels, settings.SourceOf(cluster)); len(unused) > 0 {
+		result := warning("%v", finding.Errors(unused))
+		result.Link = kit.Link(string(unused[0].Code))
 		return result
 	}
 	return ok("label and annotations can be used")

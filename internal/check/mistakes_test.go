@@ -49,6 +49,10 @@ func waiting(w *world, state corev1.ContainerState, before corev1.ContainerState
 	w.deployment("manager").Status.AvailableReplicas = 0
 }
 
+func annotated(key, value string) func(*testing.T, *world) {
+	return func(_ *testing.T, w *world) { w.cluster().Annotations = map[string]string{key: value} }
+}
+
 // second installs a manager in another namespace.
 func second(t *testing.T, w *world, flags string) {
 	t.Helper()
@@ -141,6 +145,16 @@ func TestRun_NamesTheMistakesOfAnOperator(t *testing.T) {
 			edit:  func(_ *testing.T, w *world) { w.cluster().Labels = nil },
 			check: "cluster-label", want: "failed: Cluster team-a/prod has no label", report: check.Failed,
 			do: "kubectl -n team-a label cluster prod capi-proxy-patcher.io/enabled=true",
+		},
+		"a Secret with its namespace": {
+			edit:  annotated("capi-proxy-patcher.io/secret", "demo/http-proxy"),
+			check: "cluster-label", link: "bad-annotation", report: check.Failed,
+			want: `failed: annotation capi-proxy-patcher.io/secret: "demo/http-proxy" cannot be the name of a Secret; name one in`,
+		},
+		"an annotation that is mistyped": {
+			edit:  annotated("capi-proxy-patcher.io/rolout", "Immediate"),
+			check: "cluster-label", link: "unknown-name", report: check.OK,
+			want: "warning: unknown-name: annotation capi-proxy-patcher.io/rolout: unknown annotation, ignored; did you mean capi-proxy-patcher.io/rollout?",
 		},
 		"a name that is mistyped": {
 			options: func(o *check.Options) { o.Cluster.Name = "prd" },
