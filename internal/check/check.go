@@ -277,7 +277,7 @@ func unread(err error) Result {
 		return skipped("missing right: %s %s", right[1], right[2])
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return skipped("missing right: %v", err)
-	case meta.IsNoMatchError(err):
+	case meta.IsNoMatchError(err), strings.Contains(err.Error(), "could not find the requested resource"):
 		return skipped("not installed: %v", err)
 	case errors.As(err, &request):
 		return Result{Status: Unknown, Message: kit.Unreachable(request)}

@@ -12,7 +12,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -145,6 +148,15 @@ func TestRun_NamesTheMistakesOfAnOperator(t *testing.T) {
 			edit:  func(_ *testing.T, w *world) { w.cluster().Labels = nil },
 			check: "cluster-label", want: "failed: Cluster team-a/prod has no label", report: check.Failed,
 			do: "kubectl -n team-a label cluster prod capi-proxy-patcher.io/enabled=true",
+		},
+		"no Cluster API": {
+			options: func(o *check.Options) {
+				o.Rows = func(context.Context, types.NamespacedName) (reported.Result, error) {
+					return reported.Result{}, apierrors.NewGenericServerResponse(404, "get",
+						schema.GroupResource{Group: "cluster.x-k8s.io", Resource: "clusters"}, "", "", 0, true)
+				}
+			},
+			check: "proxy-secrets", want: "skipped: not installed: ", report: check.OK,
 		},
 		"a Secret with its namespace": {
 			edit:  annotated("capi-proxy-patcher.io/secret", "demo/http-proxy"),
