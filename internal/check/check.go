@@ -269,6 +269,12 @@ func warning(format string, args ...any) Result {
 // lacking finds the right that an API server names when it refuses a request.
 var lacking = regexp.MustCompile(`cannot (\w+) resource "([^"]+)"`)
 
+// isOfNoKind reports whether the API server does not serve a kind that a client was told of: no object is named.
+func isOfNoKind(err error) bool {
+	status, is := errors.AsType[*apierrors.StatusError](err)
+	return is && apierrors.IsNotFound(err) && (status.ErrStatus.Details == nil || status.ErrStatus.Details.Name == "")
+}
+
 // unread is the result of a check that could not read what it needs.
 func unread(err error) Result {
 	var request *url.Error
@@ -277,7 +283,7 @@ func unread(err error) Result {
 		return skipped("missing right: %s %s", right[1], right[2])
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return skipped("missing right: %v", err)
-	case meta.IsNoMatchError(err), strings.Contains(err.Error(), "could not find the requested resource"):
+	case meta.IsNoMatchError(err), isOfNoKind(err):
 		return skipped("not installed: %v", err)
 	case errors.As(err, &request):
 		return Result{Status: Unknown, Message: kit.Unreachable(request)}

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -56,10 +55,8 @@ func (c *checker) label(ctx context.Context) Result {
 	}
 	view := settings.ClusterOf(cluster)
 	asked, err := settings.Of(cluster)
-	if name := asked.SecretName; err == nil && name != "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
-		err = finding.Errors{finding.Rejection(settings.CodeBadAnnotation, finding.Annotation(contract.AnnotationSecret),
-			fmt.Sprintf("%q cannot be the name of a Secret", name),
-			"name one in the Cluster's namespace, without the namespace")}
+	if err == nil && asked.SecretName != "" {
+		err = settings.CheckSecretName(asked.SecretName, "")
 	}
 	if err = cmp.Or(view.Unclear, err); err != nil {
 		result := failed("%v", err)

@@ -161,7 +161,7 @@ func TestRun_NamesTheMistakesOfAnOperator(t *testing.T) {
 		"a Secret with its namespace": {
 			edit:  annotated("capi-proxy-patcher.io/secret", "demo/http-proxy"),
 			check: "cluster-label", link: "bad-annotation", report: check.Failed,
-			want: `failed: annotation capi-proxy-patcher.io/secret: "demo/http-proxy" cannot be the name of a Secret; name one in`,
+			want: `failed: annotation capi-proxy-patcher.io/secret: "demo/http-proxy" cannot be the name of a Secret; name a Secret in the Cluster's namespace, without the namespace`,
 		},
 		"an annotation that is mistyped": {
 			edit:  annotated("capi-proxy-patcher.io/rolout", "Immediate"),

@@ -139,6 +139,16 @@ func (r Resolution) Note() string {
 		contract.KeyTrustedCA)
 }
 
+// CheckSecretName rejects a name that no Secret can have, in the annotation of a pool or, if object is "", of the Cluster.
+func CheckSecretName(name, object string) error {
+	if len(validation.IsDNS1123Subdomain(name)) == 0 {
+		return nil
+	}
+	return finding.Errors{finding.Rejection(CodeBadAnnotation, finding.Annotation(contract.AnnotationSecret).Of(object),
+		fmt.Sprintf("%q cannot be the name of a Secret", name),
+		"name a Secret in the Cluster's namespace, without the namespace")}
+}
+
 // Resolve finds the proxy Secret of a Cluster, or the one that override names for one of its pools, and composes
 // what nodes get. Only Secrets of the Cluster's own namespace are read, and the installation-wide one.
 //
@@ -150,12 +160,10 @@ func (r Resolver) Resolve(ctx context.Context, cluster Cluster, options Options,
 ) (Resolution, error) {
 	candidates := SecretCandidates(cluster, override)
 	named := len(candidates) == 1
-	if named && len(validation.IsDNS1123Subdomain(candidates[0].Name)) > 0 {
-		return Resolution{},
-			finding.Errors{finding.Rejection(CodeBadAnnotation,
-				finding.Annotation(contract.AnnotationSecret).Of(r.Object),
-				fmt.Sprintf("%q cannot be the name of a Secret", candidates[0].Name),
-				"name a Secret in the Cluster's namespace, without the namespace")}
+	if named {
+		if err := CheckSecretName(candidates[0].Name, r.Object); err != nil {
+			return Resolution{}, err
+		}
 	}
 	var (
 		found        *Secret
