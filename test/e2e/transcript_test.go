@@ -64,8 +64,8 @@ func newTranscript(t *testing.T, r *repository, version string) *transcript {
 // say adds a paragraph.
 func (s *transcript) say(text string) { s.text.WriteString(text + "\n\n") }
 
-// do runs a command line, and adds it with what it prints.
-func (s *transcript) do(t *testing.T, command string) {
+// run runs a command line, and returns what it prints. Those of the page that are not in its last section are only run.
+func (s *transcript) run(t *testing.T, command string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", command)
 	cmd.Env, cmd.Dir = s.env, s.dir
@@ -73,6 +73,13 @@ func (s *transcript) do(t *testing.T, command string) {
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", command, err, out)
 	}
+	return string(out)
+}
+
+// do runs a command line, and adds it with what it prints.
+func (s *transcript) do(t *testing.T, command string) {
+	t.Helper()
+	out := s.run(t, command)
 	for i, line := range strings.Split(command, "\n") {
 		prompt := "    $ "
 		if i > 0 {
@@ -80,7 +87,7 @@ func (s *transcript) do(t *testing.T, command string) {
 		}
 		s.text.WriteString(prompt + line + "\n")
 	}
-	for line := range strings.SplitSeq(strings.TrimRight(s.steady(string(out)), "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.TrimRight(s.steady(out), "\n"), "\n") {
 		if line != "" {
 			s.text.WriteString(strings.TrimRight("    "+line, " ") + "\n")
 		}
@@ -134,6 +141,7 @@ func TestTranscript(t *testing.T) {
 
 	s.say("### Upgrade")
 	r.release(t, second)
+	s.run(t, "clusterctl upgrade plan")
 	s.do(t, "clusterctl upgrade apply --runtime-extension capi-proxy-patcher:"+second+" --wait-providers")
 	r.runs(t, second, mgmt.SystemNamespace)
 	s.say("No Machine is replaced:")
@@ -151,6 +159,7 @@ func TestTranscript(t *testing.T) {
 		}
 		return nil
 	})
+	s.run(t, "capi-proxy-patcher check --pre-delete")
 	s.do(t, "clusterctl delete --runtime-extension capi-proxy-patcher --include-namespace")
 	s.do(t, "kubectl delete clusterrole,clusterrolebinding -l cluster.x-k8s.io/provider="+management.ProviderLabel)
 	r.waitLeft(t, nil)
@@ -180,8 +189,10 @@ func (s *transcript) status(t *testing.T, state string) {
 func (s *transcript) installs(t *testing.T, version string) {
 	t.Helper()
 	s.say("### Install")
+	s.run(t, "capi-proxy-patcher check --pre")
 	s.do(t, "clusterctl init --runtime-extension capi-proxy-patcher:"+version+" --wait-providers")
 	s.r.runs(t, version, mgmt.SystemNamespace)
+	s.run(t, "capi-proxy-patcher check --wait 5m")
 }
 
 func (s *transcript) labels(t *testing.T, c *cluster) {
