@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -243,7 +242,7 @@ func (c *checker) hooks(ctx context.Context) Result {
 	}
 	classes, err := c.topologies(ctx)
 	if err == nil && len(classes) > 0 {
-		return failed("a labelled Cluster has ClusterClass %s, and no ExtensionConfig registers the hooks", classes[0])
+		return c.ofClusters("a labelled Cluster has ClusterClass %s, and no ExtensionConfig registers the hooks", classes[0])
 	}
 	return skipped("no ExtensionConfig registers the hooks; only Clusters with a ClusterClass need one")
 }
@@ -253,22 +252,19 @@ func (c *checker) clusters() []one {
 	return []one{{CodeClasses, c.classes}, {CodeSecrets, c.secrets}}
 }
 
-// classes checks the ClusterClasses of labelled Clusters. Only that of the Cluster of the options can fail.
+// classes checks the ClusterClasses of labelled Clusters.
 func (c *checker) classes(ctx context.Context) Result {
 	keys, err := c.topologies(ctx)
 	if err != nil {
 		return unread(err)
 	}
 	var wrong []string
-	result := Result{Status: Warning}
-	if c.Cluster.Name != "" {
-		result.Status = Failed
-	}
+	do := ""
 	for _, key := range keys {
 		class := &clusterv1.ClusterClass{}
 		if err := c.Client.Get(ctx, key, class); apierrors.IsNotFound(err) {
 			wrong = append(wrong, "ClusterClass "+key.String()+" of a labelled Cluster does not exist")
-			result.Do = "apply it, or correct spec.topology.classRef of the Cluster"
+			do = "apply it, or correct spec.topology.classRef of the Cluster"
 			continue
 		} else if err != nil {
 			return unread(err)
@@ -286,7 +282,8 @@ func (c *checker) classes(ctx context.Context) Result {
 	}
 	switch {
 	case len(wrong) > 0:
-		result.Message = fmt.Sprintf("%d of %d: %s", len(wrong), len(keys), finding.Few(wrong))
+		result := c.ofClusters("%d of %d: %s", len(wrong), len(keys), finding.Few(wrong))
+		result.Do = do
 		return result
 	case len(keys) == 0 && c.Cluster.Name != "":
 		return skipped("the Cluster is not labelled, or has no ClusterClass")

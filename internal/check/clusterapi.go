@@ -141,6 +141,14 @@ func (c *checker) topologies(ctx context.Context) ([]client.ObjectKey, error) {
 	return classes, nil
 }
 
+// ofClusters is what is wrong with labelled Clusters: only the Cluster of the options can fail, not those of others.
+func (c *checker) ofClusters(format string, args ...any) Result {
+	if c.Cluster.Name == "" {
+		return warning(format, args...)
+	}
+	return failed(format, args...)
+}
+
 // featureGates checks what Clusters with a ClusterClass need.
 func (c *checker) featureGates(ctx context.Context) Result {
 	core, err := c.core(ctx)
@@ -162,7 +170,7 @@ func (c *checker) featureGates(ctx context.Context) Result {
 	}
 	classes, err := c.topologies(ctx)
 	if err == nil && len(classes) > 0 {
-		return failed("a labelled Cluster has a ClusterClass, and Cluster API runs without feature gate %s",
+		return c.ofClusters("a labelled Cluster has a ClusterClass, and Cluster API runs without feature gate %s",
 			strings.Join(off, " and "))
 	}
 	return skipped("%s off; only Clusters with a ClusterClass need it", finding.Few(off))

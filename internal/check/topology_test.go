@@ -101,9 +101,17 @@ func TestRun_KnowsWhatClusterClassesNeed(t *testing.T) {
 			if test.args != nil {
 				w.deployment("core").Spec.Template.Spec.Containers[0].Args = test.args
 			}
-			got := resultsOf(check.Run(t.Context(), w.options(t)))[test.check]
+			o := w.options(t)
+			got := resultsOf(check.Run(t.Context(), o))[test.check]
 			if text := string(got.Status) + ": " + got.Message; !strings.HasPrefix(text, test.want) {
 				t.Errorf("got %q, want %q", text, test.want)
+			}
+			if got.Status != check.Failed || !strings.Contains(got.Message, "ClusterClass") {
+				return
+			}
+			o.Cluster = client.ObjectKey{}
+			if of := resultsOf(check.Run(t.Context(), o))[test.check]; of.Status != check.Warning || of.Message != got.Message {
+				t.Errorf("of somebody else's Cluster: %s: %s", of.Status, of.Message)
 			}
 		})
 	}
