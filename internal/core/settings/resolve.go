@@ -139,7 +139,7 @@ func (r Resolution) Note() string {
 		contract.KeyTrustedCA)
 }
 
-// CheckSecretName rejects a name that no Secret can have, in the annotation of a pool or, if object is "", of the Cluster.
+// CheckSecretName rejects a name that no Secret can have. Object is the pool with the annotation, "" is the Cluster.
 func CheckSecretName(name, object string) error {
 	if len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return nil
