@@ -161,14 +161,18 @@ func (c *crowd) goesDownWhenDone(version string) (node string) {
 func (c *crowd) restores() {
 	t := c.T
 	t.Helper()
-	c.down["w-05"] = true
+	down := "w-05"
+	if _, there := c.agents.has[down]; !there { // it was lost
+		down = "w-06"
+	}
+	c.down[down] = true
 	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Labels[contract.LabelEnabled] = contract.LabelDisabledValue })
-	c.reports("Unknown", inplace.ReasonInPlaceProgressing, fmt.Sprintf("%d of %d nodes are restored; waiting for w-05", c.nodes-1, c.nodes))
+	c.reports("Unknown", inplace.ReasonInPlaceProgressing, fmt.Sprintf("%d of %d nodes are restored; waiting for %s", c.nodes-1, c.nodes, down))
 	c.wantMost("nodes that are restored", 1)
 	if got := c.Cluster().Annotations[inplace.AnnotationInPlaceApplied]; got != contract.AppliedValue {
 		t.Errorf("while a node is down the Cluster has %q", got)
 	}
-	delete(c.down, "w-05")
+	delete(c.down, down)
 	eventually(t, "all nodes restored", func() string {
 		c.round()
 		return c.Cluster().Annotations[inplace.AnnotationInPlaceApplied]
