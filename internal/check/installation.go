@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -186,17 +187,19 @@ func (c *checker) sameVersion(ctx context.Context) Result {
 		if len(d.Spec.Template.Spec.Containers) == 0 {
 			continue
 		}
-		got, image := tag(&d), d.Spec.Template.Spec.Containers[0].Image
+		named, image := tag(&d), d.Spec.Template.Spec.Containers[0].Image
+		_, unclear := version.ParseSemantic(named)
+		got := named
 		if running != "" && image == deployments[i].Spec.Template.Spec.Containers[0].Image {
 			got = running
-		} else if contract.ClusterAPIMinor(got) == "" {
+		} else if unclear != nil {
 			unknown = append(unknown, d.Name+" with image "+image)
 			got = mine
 		}
 		if strings.HasPrefix(c.Version, "v") && got != mine {
 			return failed("this program is %s, and Deployment %s runs %s", c.Version, d.Name, got)
 		}
-		if named := tag(&d); contract.ClusterAPIMinor(named) != "" && named != got {
+		if unclear == nil && named != got {
 			old = warning("Deployment %s has image %s, and %s runs", d.Name, image, got)
 			old.Do = "wait for its rollout: kubectl -n " + d.Namespace + " rollout status deployment " + d.Name
 		}

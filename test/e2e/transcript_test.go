@@ -64,7 +64,7 @@ func newTranscript(t *testing.T, r *repository, version string) *transcript {
 // say adds a paragraph.
 func (s *transcript) say(text string) { s.text.WriteString(text + "\n\n") }
 
-// run runs a command line, and returns what it prints. Those of the page that are not in its last section are only run.
+// run runs a command line, and returns its output. The transcript does not record it: the page shows it above.
 func (s *transcript) run(t *testing.T, command string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", command)

@@ -188,7 +188,7 @@ func parseHost(host, port string) (parsed, *finding.Finding) {
 		p.kind, p.values = kindAddr, []string{addr.String()}
 		if addr.Is6() && port == "" {
 			p.warn(CodeIPv6Bare, "Go and curl match an IPv6 address only without brackets; urllib, Ruby and undici 7 do "+
-				"not match this form; all match a name", "")
+				"not match this form; all match a host name", "")
 		}
 		if addr.Is6() && port != "" {
 			p.values[0], p.strict = "["+addr.String()+"]", false
