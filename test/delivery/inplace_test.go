@@ -269,10 +269,10 @@ func (c *followed) restarts(stop func()) func() {
 	if got := vocabulary.Condition(c.Cluster()); got != before {
 		c.T.Errorf("after a restart the condition is %+v, was %+v", got, before)
 	}
-	c.behind(0)
-	if got := c.versionsOf(); !slices.Equal(got, versions) {
+	if got := c.versionsOf(); !slices.Equal(got, versions) { // the test writes while it waits in behind
 		c.T.Errorf("a restart has written: versions are %v, were %v", got, versions)
 	}
+	c.behind(0)
 	return stop
 }
 

@@ -2,8 +2,9 @@ package delivery
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
 	"os/exec"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -84,15 +85,11 @@ func eventually(t *testing.T, what string, problem func() string) {
 		if err := shared.Client.List(t.Context(), &clusters); err != nil {
 			return 0, err
 		}
-		latest := 0
+		conditions := fnv.New32a() // tests write annotations while they wait, so resource versions tell nothing
 		for i := range clusters.Items {
-			version, err := strconv.Atoi(clusters.Items[i].ResourceVersion)
-			if err != nil {
-				return 0, err
-			}
-			latest = max(latest, version)
+			_, _ = fmt.Fprint(conditions, clusters.Items[i].UID, clusters.Items[i].Status.Conditions)
 		}
-		return latest, nil
+		return int(conditions.Sum32()), nil
 	}
 	wait.Rule{Still: 4 * time.Minute, Poll: 250 * time.Millisecond, Moved: moved}.Until(t, what, problem)
 }
